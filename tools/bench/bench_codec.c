@@ -166,10 +166,13 @@ static uint8_t *compress_block(struct bench *b, const struct thc_codec *codec, f
 
 static void skip_block(struct bench *b, float *error, size_t i)
 {
-	size_t at = i << THC_RATE_BLOCK_LOG2, end = at + ((size_t)1 << THC_RATE_BLOCK_LOG2);
+	size_t block = (size_t)1 << THC_RATE_BLOCK_LOG2, at = i * block, left = b->count - at;
 
-	for (; error && at < end && at < b->count; at++)
-		error[at] += b->gradient[at];
+	if (error)
+		thc_codec_keep(&b->row[1],
+			       &(struct thc_values){ b->gradient + at, THC_FP32,
+						     left < block ? left : block, error + at },
+			       error + at);
 }
 
 /* Norms, and block by block, as libthc compresses what it sends: with a rate class by class. */

@@ -439,8 +439,8 @@ struct quantiser {
 	bool flat;		/* it has one level */
 };
 
-/* The most common case: up to four bits, by a small table, of norms. */
-static bool is_narrow(const struct thc_codec *c)
+/* The most common case: up to five bits, by a small table, of norms. */
+static bool has_narrow_table(const struct thc_codec *c)
 {
 	return c->table.levels <= THC_NARROW_LEVELS &&
 	       c->table.granularity < THC_NARROW_POSITIONS && !(c->form & THC_CODEC_RANGES);
@@ -467,7 +467,7 @@ static void quantiser_init(struct quantiser *z, struct range *r, const struct th
 	z->q.n = c->correlate_n;
 	z->q.share = c->correlate_n ? 0x1p8f / (float)c->correlate_n : 0;
 	z->q.rank = c->correlate_n ? b->rank % c->correlate_n : 0;
-	if (!is_narrow(c))
+	if (!has_narrow_table(c))
 		return;
 	z->q.cell_level = c->cell_level;
 	for (i = 0; i + 1 < c->table.levels; i++)

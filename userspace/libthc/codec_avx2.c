@@ -194,7 +194,7 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
 	       float *residual, enum thc_lookup lookup, int correlated)
 {
-	vf over = lookup == THC_LOOKUP_NARROW ? v : vf_sub(v, vf_set(q->offset)), value, gap, u, up;
+	vf over = is_narrow(lookup) ? v : vf_sub(v, vf_set(q->offset)), value, gap, u, up;
 	vf a = vf_add(vf_mul(over, vf_set(q->to_grid)), vf_set(q->half));
 	vi cell, z, draw = draw32(q->draw, i);
 
@@ -241,6 +241,16 @@ FN void vi_bytes(const vi *z, uint8_t *to)
 	for (k = 0; k < 2; k++)
 		_mm256_storeu_si256((__m256i *)(to + 32 * k),
 				    _mm256_permutevar8x32_epi32(byte_half(z + 4 * k), order));
+}
+
+FN void pack_few(const vi *z, unsigned int bits, uint8_t *to)
+{
+	uint8_t index[THC_GROUP];
+	unsigned int k;
+
+	vi_bytes(z, index);
+	for (k = 0; k < THC_GROUP / 16; k++)
+		pack_sixteen(index + 16 * k, bits, to + 2 * bits * k);
 }
 
 FN __m128i pack_half(const vi *z)

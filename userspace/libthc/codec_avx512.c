@@ -153,14 +153,18 @@ FN float vf_sumsq(const vf *s)
 struct levels {
 	vi cell_lo;
 	vi cell_hi;
-	vf value;
-	vf gap;
+	vf value[2];
+	vf gap[2];
 };
 
 FN void levels_load(struct levels *l, const struct thc_quant *q)
 {
-	l->value = vf_load(q->value);
-	l->gap = vf_load(q->gap);
+	unsigned int k;
+
+	for (k = 0; k < 2; k++) {
+		l->value[k] = vf_load(q->value + k * VL);
+		l->gap[k] = vf_load(q->gap + k * VL);
+	}
 	l->cell_lo = l->cell_hi = _mm512_setzero_si512();
 	if (q->cell_level) {
 		l->cell_lo = _mm512_loadu_si512(q->cell_level);
@@ -196,10 +200,16 @@ FN vf draw_correlated(const struct thc_quant *q, vi u, unsigned int i)
 	return vf_mul(vf_add(_mm512_cvtepi32_ps(part), vf_set(0.5f)), vf_set(q->share));
 }
 
+FN vf of_level(const vf *of, vi z, enum thc_lookup lookup)
+{
+	return lookup == THC_LOOKUP_TWO ? _mm512_permutex2var_ps(of[0], z, of[1]) :
+					  _mm512_permutexvar_ps(z, of[0]);
+}
+
 FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned int i,
 	       float *residual, enum thc_lookup lookup, int correlated)
 {
-	vf over = lookup == THC_LOOKUP_NARROW ? v : vf_sub(v, vf_set(q->offset)), value, gap,
+	vf over = is_narrow(lookup) ? v : vf_sub(v, vf_set(q->offset)), value, gap,
 	   step = _mm512_setzero_ps(), u;
 	vf a = vf_add(vf_mul(over, vf_set(q->to_grid)), vf_set(q->half));
 	vi cell, z, draw = draw32(q->draw, i);
@@ -213,11 +223,11 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 		value = _mm512_cvtepi32_ps(z);
 		step = vf_set(1);
 		gap = vf_set(THC_DRAW_UNIT);
-	} else if (lookup == THC_LOOKUP_NARROW) {
+	} else if (is_narrow(lookup)) {
 		/* by words; the upper word of each lane is zero and finds level 0 */
 		z = _mm512_permutex2var_epi16(l->cell_lo, cell, l->cell_hi);
-		value = _mm512_permutexvar_ps(z, l->value);
-		gap = _mm512_permutexvar_ps(z, l->gap);
+		value = of_level(l->value, z, lookup);
+		gap = of_level(l->gap, z, lookup);
 	} else {
 		cell = _mm512_i32gather_epi32(cell, (const int *)q->cell, 4);
 		z = _mm512_and_si512(cell, _mm512_set1_epi32(0xff));
@@ -232,8 +242,8 @@ FN vi vi_level(const struct thc_quant *q, const struct levels *l, vf v, unsigned
 	up = _mm512_cmp_ps_mask(vf_mul(u, gap), vf_sub(a, value), _CMP_LT_OQ);
 	z = _mm512_mask_add_epi32(z, up, z, _mm512_set1_epi32(1));
 	if (residual) {
-		value = lookup == THC_LOOKUP_NARROW ? _mm512_permutexvar_ps(z, l->value) :
-						      _mm512_mask_add_ps(value, up, value, step);
+		value = is_narrow(lookup) ? of_level(l->value, z, lookup) :
+					    _mm512_mask_add_ps(value, up, value, step);
 		value = vf_mul(vf_sub(value, vf_set(q->half)), vf_set(q->from_grid));
 		vf_store(residual, vf_mul(vf_sub(over, value), vf_set(q->unrotate)));
 	}
@@ -248,12 +258,32 @@ FN void vi_bytes(const vi *z, uint8_t *to)
 		_mm_storeu_si128((__m128i *)(to + 16 * k), _mm512_cvtepi32_epi8(z[k]));
 }
 
+/* A byte each: quarters of four indices, taken from the four vectors in turn. */
+FN vi vi_quarters(const vi *z)
+{
+	return _mm512_packus_epi16(_mm512_packs_epi32(z[0], z[1]), _mm512_packs_epi32(z[2], z[3]));
+}
+
+/* pack_sixteen(), of four times as many. */
+FN void pack_few(const vi *z, unsigned int bits, uint8_t *to)
+{
+	const vi in_order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+	const __m128i bytes = _mm_loadu_si128((const __m128i *)pack_order[bits]);
+	uint8_t packed[THC_GROUP];
+	vi v = _mm512_permutexvar_epi32(in_order, vi_quarters(z));
+	unsigned int k;
+
+	v = _mm512_maddubs_epi16(v, _mm512_set1_epi16((short)(1 << 8 | 1 << bits)));
+	v = _mm512_madd_epi16(v, _mm512_set1_epi32(1 << 16 | 1 << 2 * bits));
+	v = _mm512_or_si512(_mm512_slli_epi64(v, 4 * bits), _mm512_srli_epi64(v, 32));
+	_mm512_storeu_si512(packed, _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(bytes)));
+	for (k = 0; k < THC_GROUP / 16; k++)
+		memcpy(to + 2 * bits * k, packed + 16 * k, 2 * bits);
+}
+
 FN void pack_group(const vi *z, uint8_t *to)
 {
-	/* Quarters of four dwords each, taken from the four vectors in turn. */
-	vi words_lo = _mm512_packs_epi32(z[0], z[1]), words_hi = _mm512_packs_epi32(z[2], z[3]);
-	vi pairs = _mm512_maddubs_epi16(_mm512_packus_epi16(words_lo, words_hi),
-					_mm512_set1_epi16(0x0110));
+	vi pairs = _mm512_maddubs_epi16(vi_quarters(z), _mm512_set1_epi16(0x0110));
 	__m256i bytes = _mm512_cvtepi16_epi8(pairs);
 	const __m256i order =
 		_mm256_setr_epi16(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);

@@ -27,20 +27,27 @@
 #define THC_TILE_SIGN_WORDS	(THC_TILE / 64)
 /* Coordinates the quantiser loads before it stores any of their indices. */
 #define THC_GROUP		64
-/* Levels of a narrow table, and its positions at most: vector permutes serve them. */
-#define THC_NARROW_LEVELS	16
+/* Levels of a narrow table, and its positions at most: vector permutes serve them. Half as many
+ * levels fit into one register.
+ */
+#define THC_NARROW_LEVELS	32
 #define THC_NARROW_POSITIONS	64
 /* Where a vector kernel finds the level below a grid position: nowhere, for levels are all
- * positions; in registers; by a gather.
+ * positions; in a register, or in two; by a gather.
  */
-enum thc_lookup { THC_LOOKUP_NONE, THC_LOOKUP_NARROW, THC_LOOKUP_WIDE };
+enum thc_lookup { THC_LOOKUP_NONE, THC_LOOKUP_NARROW, THC_LOOKUP_TWO, THC_LOOKUP_WIDE };
+static inline bool is_narrow(enum thc_lookup lookup)
+{
+	return lookup == THC_LOOKUP_NARROW || lookup == THC_LOOKUP_TWO;
+}
+
 /* Butterflies of one high pass span at most this many rows. */
 #define THC_RADIX_MAX		8
 
 /**
  * struct thc_quant - constants of the quantiser for one block of one rank
  * @cell, @cell_level, @value: those of struct thc_codec; @cell_level not NULL: the table is narrow,
- *	@bits is at most 4, and @offset zero
+ *	@bits is at most 5, and @offset zero
  * @uniform: levels are all positions of the grid: they need no table
  * @gap: of a narrow table: from each level to the next, times the unit of a draw
  * @bits: of an index

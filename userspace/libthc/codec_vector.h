@@ -16,7 +16,7 @@
  *				r != NULL the residual too
  *	pack_group(z, to)	THC_GROUP indices of 4 bits -> THC_GROUP / 2 bytes
  *	vi_bytes(z, to)		THC_GROUP indices -> a byte each
- *	pack_sixteen(z, b, to)	16 such bytes -> 2 b bytes, b up to PACK_BITS_MAX
+ *	pack_few(z, b, to)	THC_GROUP indices of b bits -> b THC_GROUP / 8 bytes, b up to PACK_BITS_MAX
  *	to_fp16, to_bf16	a vector of floats -> VL halves in memory
  */
 #ifndef LIBTHC_CODEC_VECTOR_H
@@ -259,18 +259,15 @@ struct part {
 FN void store_group(unsigned int bits, const vi *z, uint8_t *to)
 {
 	uint8_t index[THC_GROUP];
-	unsigned int k;
 
 	if (bits == 4) {
 		pack_group(z, to);
-		return;
-	}
-	vi_bytes(z, index);
-	if (bits > PACK_BITS_MAX)
+	} else if (bits <= PACK_BITS_MAX) {
+		pack_few(z, bits, to);
+	} else {
+		vi_bytes(z, index);
 		thc_pack_bits(index, bits, to);
-	else
-		for (k = 0; k < THC_GROUP / 16; k++)
-			pack_sixteen(index + 16 * k, bits, to + 2 * bits * k);
+	}
 }
 
 /* A group is read whole before its indices are stored: they may lie where it was. */
@@ -307,12 +304,12 @@ FN void quantise_any(const struct thc_quant *q, const struct levels *l, struct p
 		quantise_body(q, l, p, residual, 6, THC_LOOKUP_NONE, correlated);
 	else if (q->uniform)
 		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_NONE, correlated);
+	else if (q->cell_level && q->bits == 5)
+		quantise_body(q, l, p, residual, 5, THC_LOOKUP_TWO, correlated);
 	else if (q->cell_level && q->bits == 3)
 		quantise_body(q, l, p, residual, 3, THC_LOOKUP_NARROW, correlated);
 	else if (q->cell_level)
 		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_NARROW, correlated);
-	else if (q->bits == 5)
-		quantise_body(q, l, p, residual, 5, THC_LOOKUP_WIDE, correlated);
 	else
 		quantise_body(q, l, p, residual, q->bits, THC_LOOKUP_WIDE, correlated);
 }
