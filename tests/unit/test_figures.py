@@ -48,10 +48,10 @@ class Figures(unittest.TestCase):
                       figures.ran_on({"machine": "m", "load_at_start": 9}))
 
     def test_losses_are_bold(self):
-        self.assertEqual(figures.verdict([1, 2, 1], [10, None, 5, None]), "**0.5**")
-        self.assertEqual(figures.verdict([10, 5, 1], [None] * 4), "**0.5**")
-        self.assertEqual(figures.verdict([10, 5, 1], [5, None, 10, None]), "2.0")
-        self.assertEqual(figures.verdict([10, 5, 1], [5, 20, 10, None]), "**0.5**")
+        self.assertEqual(figures.verdict([1, 2, 1], [1, 1, 10, 5, None]), "**0.5**")
+        self.assertEqual(figures.verdict([10, 5, 1], [None] * 5), "**0.5**")
+        self.assertEqual(figures.verdict([10, 5, 1], [5, 20, None, 10, None]), "**0.5**")
+        self.assertEqual(figures.verdict([10, 5, 1], [50, 20, 5, 10, None]), "2.0")
 
     def test_nothing_measured_is_faster_than_its_links(self):
         for run in self.figures["runs"]:

@@ -5,8 +5,8 @@ bucket; all ranks meet at a barrier, reduce one such bucket through the system,
 and say how long that took, from the barrier to their own completion, and how
 many bytes their interfaces have sent and received meanwhile, as one JSON object.
 
-Systems: thc, thc_ef (error feedback) and thc_unsealed, gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS:
-a gradient of which OF of 10000 values are not zero, on all ranks where the first one has them (same)
+Systems: thc, thc_ef (error feedback), thc_rate (and bits that follow norms) and thc_unsealed,
+gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient of which OF of 10000 values are not zero, on all ranks where the first one has them (same)
 or where each has its own (own), by the scheme lhc with BITS of fixed point or exact (0);
 none-WHERE-OF-BITS: the same by the scheme none. The fp16 bucket is converted outside of the time, in
 Gloo's favour. What THC returns is checked against the exact mean every time.
@@ -24,11 +24,12 @@ import torch.distributed as dist
 import netns
 
 sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
-from thc_ddp import ThcClient  # noqa: E402  (found through the path above)
+from bench.kept import Kept  # noqa: E402  (found through the path above)
+from thc_ddp import ThcClient  # noqa: E402
 
 NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
 NMSE_OF_FIXED = 1e-12   # 32 bits, of which the block's largest value has 29
-ERROR_KEY = 1
+WITH_FEEDBACK = ("thc_ef", "thc_rate")
 
 
 class Sparse:
@@ -68,6 +69,7 @@ class Bench:
         self.buffer = torch.empty_like(self.gradient)
         self.buffer_half = torch.empty_like(self.half)
         self.sparse, self.rank = {}, args.rank
+        self.kept = Kept(args.bytes // 4)
         self.clients, self.args = {}, args
 
     def client(self, system):
@@ -76,7 +78,7 @@ class Bench:
             self.clients[system] = ThcClient(
                 self.args.aggregator, self.args.jobs[system],
                 None if system == "thc_unsealed" else self.args.key_file, self.args.rank,
-                error_feedback=system == "thc_ef")
+                error_feedback=system in WITH_FEEDBACK)
         return self.clients[system]
 
     @staticmethod
@@ -116,11 +118,19 @@ class Bench:
         return ((got - mean).square().sum() / mean.square().sum()).item()
 
     @staticmethod
-    def limit(before, after):
-        """Of the NMSE. Where bits follow norms it is known for gradients that ranks have alike; the
-        square of the mean of independent ones is so many times smaller."""
-        square, lost = (after[key] - before[key] for key in ("rate_square", "rate_lost"))
-        return 2 * dist.get_world_size() * lost / square if square else NMSE_LIMIT
+    def key(system, count):
+        return zlib.crc32(f"{system} {count}".encode())
+
+    def check(self, system, got):
+        """That it is the mean, of what error memories had before, too."""
+        nmse, count = self.nmse(got, self.mean[:got.numel()]), got.numel()
+        if system in WITH_FEEDBACK:
+            kept = self.kept
+            more = kept.more(self.clients[system], self.key(system, count), count)
+            kept.check(system, kept.fold(got), kept.fold(self.gradient[:count]), more)
+        elif not nmse < NMSE_LIMIT:
+            raise RuntimeError(f"THC returned a wrong mean: NMSE {nmse}")
+        return nmse
 
     def run(self, system, count):
         if "-" in system:
@@ -129,21 +139,15 @@ class Bench:
         fp16 = system == "gloo_fp16"
         buffer = (self.buffer_half if fp16 else self.buffer)[:count]
         buffer.copy_((self.half if fp16 else self.gradient)[:count])
-        if client:
-            client.error_import(ERROR_KEY, None, 0)
-            before = client.stats()
-        out = {}
+        before, out = client and client.stats(), {}
         with self.timed(out):
             if client:
-                client.allreduce(buffer.data_ptr(), count, key=ERROR_KEY)
+                client.allreduce(buffer.data_ptr(), count, key=self.key(system, count))
             else:
                 dist.all_reduce(buffer)
         if client:
-            after = client.stats()
-            out.update(self.counted(before, after))
-            out["nmse"] = self.nmse(buffer, self.mean[:count])
-            if not out["nmse"] < self.limit(before, after):
-                raise RuntimeError(f"THC returned a wrong mean: NMSE {out['nmse']}")
+            out.update(self.counted(before, client.stats()))
+            out["nmse"] = self.check(system, buffer)
         return out
 
 

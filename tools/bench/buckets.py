@@ -13,7 +13,10 @@ from aggregator import Shards
 
 BUCKET_BYTES = 25 << 20     # what DDP makes a bucket by default
 QUIET = 0.5                 # load average of a machine that does nothing else
-SYSTEMS = {"thc": "THC (XDP)", "thc_ef": "THC (XDP), error feedback", "gloo_fp32": "Gloo fp32",
+WARM_UP = 3                 # a window has grown by then, and pages of error memories are there
+RATE = 4                    # bits up and down together, what jobs try of which nothing is said
+SYSTEMS = {"thc": "THC, 4 + 8 bits", "thc_ef": "4 + 8 bits, error feedback",
+           "thc_rate": f"{RATE} bits by norms, feedback", "gloo_fp32": "Gloo fp32",
            "gloo_fp16": "Gloo fp16"}
 _COUNTED = ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls", "receive_calls")
 
@@ -62,7 +65,7 @@ class Ranks(Processes):
 
 def jobs_of(aggregator):
     """The job of each system by THC: all clients of a rank can stay joined."""
-    systems = ("thc", "thc_ef", "thc_unsealed")
+    systems = ("thc", "thc_ef", "thc_unsealed", "thc_rate")
     return {system: aggregator.job + i for i, system in enumerate(systems)}
 
 
@@ -76,6 +79,8 @@ def with_jobs(aggregator, systems):
         if system == "thc_unsealed":
             del keys["key"]
             keys["seal"] = "none"
+        if system == "thc_rate":
+            keys["rate"] = RATE
         aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]
     aggregator.start()
 
@@ -106,7 +111,8 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
 
     The systems take turns, so that what else the machine does meets all of
     them. The baselines use worker links only; no worker link has XDP on it.
-    progress(bytes, repeat, system, seconds) is called after each all-reduce.
+    progress(bytes, repeat, system, seconds) is called after each all-reduce; repeat is 0 in those
+    that warm up.
     """
     with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
             Shards(net, workers, aggregators, software=software, job=job or {"rate": "fixed"},
@@ -116,7 +122,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
         ranks = Ranks(net, shards)
         samples = {size: {system: [] for system in systems} for size in sizes}
         details = {size: {} for size in sizes}
-        for repeat in range(-1, repeats):       # the first one warms up
+        for repeat in range(-WARM_UP, repeats):
             for size in sizes:
                 for system in systems:
                     answers = ranks.ask(f"{system} {size}")
@@ -125,7 +131,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
                     if repeat >= 0:
                         samples[size][system].append(seconds)
                     if progress:
-                        progress(size, repeat + 1, system, seconds)
+                        progress(size, max(0, repeat + 1), system, seconds)
         memory = ranks.ask("memory")
         stats = shards[0].stats()
         ranks.close()

@@ -2,7 +2,8 @@
 """Charts as SVG, without a library: bars, curves over a logarithmic axis, and points with their spread."""
 import math
 
-COLOURS = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "gloo_fp32": "#bc6c25", "gloo_fp16": "#dda15e",
+COLOURS = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "thc_rate": "#588157",
+           "gloo_fp32": "#bc6c25", "gloo_fp16": "#dda15e",
            "ours": "#2a6f97", "paper": "#bc6c25"}
 # of curves, in their order
 PALETTE = ("#2a6f97", "#bc6c25", "#588157", "#7b2d8b", "#c1121f", "#6c757d", "#17a2a2", "#b8860b",

@@ -18,32 +18,21 @@ import torch
 import torch.distributed as dist
 
 from bench.allreduce import Bench
+from bench.kept import BLOCK, Kept
 from training import join_group, say
 from thc_ddp import ThcClient, abi, report
 
-BLOCK = 1024
-TOLERANCE = 1e-4        # of what is rounded in single precision
-
 
 class Recorded:
-    """The client, this rank's gradients by step as blocks, and of each system what its error memory has.
-
-    To compare buckets each block is folded: its coordinates' sum with signs that all ranks have alike.
-    """
+    """The client, this rank's gradients by step as blocks, and of each system what its error memory has."""
 
     def __init__(self, args):
         self.world, self.count = args.world, args.bytes // 4
         self.steps = [torch.from_numpy(own).view(-1, BLOCK) for own in args.gradients]
         self.order = torch.arange(self.count // BLOCK) % len(self.steps[0])
-        self.buffer, self.memory = torch.empty(self.count), torch.zeros(self.count)
-        draw = torch.Generator().manual_seed(1)
-        self.signs = 2 * torch.randint(2, (BLOCK,), generator=draw).float() - 1
-        self.left = {}
+        self.buffer, self.kept = torch.empty(self.count), Kept(self.count)
         self.client = ThcClient(args.aggregator, args.job, args.key_file, args.rank)
         self.info = self.client.info()
-
-    def fold(self, values):
-        return (values.view(-1, BLOCK) @ self.signs).double()
 
     @staticmethod
     @contextlib.contextmanager
@@ -56,7 +45,7 @@ class Recorded:
 
     def run(self, system, step):
         torch.index_select(self.steps[step], 0, self.order, out=self.buffer.view(-1, BLOCK))
-        given, out = self.fold(self.buffer), {}
+        given, more, out = self.kept.fold(self.buffer), torch.zeros(1), {}
         if system == "gloo_fp32":
             with self.timed(out):
                 dist.all_reduce(self.buffer)
@@ -64,8 +53,8 @@ class Recorded:
             out.update(dict.fromkeys(("bits_up", "bits_down"), 64 * (self.world - 1) / self.world))
         else:
             out.update(self.reduce(system))
-            given -= self.kept(system)
-        self.check(system, given)
+            more = self.kept.more(self.client, self.key(system), self.count)
+        self.kept.check(system, self.kept.fold(self.buffer), given, more)
         return out
 
     def reduce(self, system):
@@ -86,20 +75,6 @@ class Recorded:
     @staticmethod
     def key(system):
         return zlib.crc32(system.encode())
-
-    def kept(self, system):
-        """What the error memory has more than before the last round, folded."""
-        self.client.error_export(self.key(system), self.memory.data_ptr(), self.count)
-        before, self.left[system] = self.left.get(system, 0), self.fold(self.memory)
-        return self.left[system] - before
-
-    def check(self, system, given):
-        dist.all_reduce(given)
-        given /= self.world
-        wrong = (self.fold(self.buffer) - given).norm() / given.norm()
-        if not wrong < TOLERANCE:
-            raise RuntimeError(f"{system} returned a wrong mean: beside what ranks gave and kept it is "
-                               f"wrong by {wrong:.2g} of it")
 
 
 def serve(args):

@@ -15,7 +15,7 @@ from buckets import BUCKET_BYTES, QUIET, measure  # noqa: E402
 from model import speed  # noqa: E402
 
 WORKERS = AGGREGATORS = 4
-SYSTEMS = ("thc", "gloo_fp32", "gloo_fp16")
+SYSTEMS = ("thc", "thc_rate", "gloo_fp32", "gloo_fp16")
 # Rate of every link, and what is wanted: times as fast as Gloo fp32 in the same run.
 CASES = (("500mbit", 4.8), ("1gbit", 3.6))
 
@@ -33,8 +33,8 @@ def main():
               "it is", file=sys.stderr)
     runs = []
     print(f"25 MiB, {WORKERS} workers, median of {args.repeats}")
-    print(f"  {'links':<10} {'aggregators':>11} {'THC ms':>8} {'fp32 ms':>8} {'fp16 ms':>8} "
-          f"{'fp32/THC':>8}", flush=True)
+    print(f"  {'links':<10} {'aggregators':>11} {'4+8 ms':>8} {'norms ms':>8} {'fp32 ms':>8} "
+          f"{'fp16 ms':>8} {'fp32/4+8':>8} {'fp32/norms':>10}", flush=True)
     try:
         with netns.guard():
             netns.sweep()
@@ -44,8 +44,10 @@ def main():
                                     aggregators=count)[0][BUCKET_BYTES]
                     runs.append({"rate": rate, "aggregators": count,
                                  "wanted": wanted if count > 1 else None,
-                                 **{k: times[k] for k in ("thc_ms", "gloo_fp32_ms", "gloo_fp16_ms",
-                                                          "speedup_fp32", "thc_retransmits")}})
+                                 "speedup_rate": times["gloo_fp32_ms"] / times["thc_rate_ms"],
+                                 **{k: times[k] for k in (
+                                     *(f"{s}_ms" for s in SYSTEMS), "speedup_fp32",
+                                     "thc_retransmits")}})
                     show(runs[-1])
     except netns.NetnsError as error:
         print(f"bench-shards: {error}", file=sys.stderr)
@@ -61,9 +63,9 @@ def show(run):
     wanted = run["wanted"]
     verdict = "" if not wanted else f"  wanted >= {wanted:g}: " + (
         "kept" if run["speedup_fp32"] >= wanted else "MISSED")
-    print(f"  {speed(run['rate']):<10} {run['aggregators']:>11} {run['thc_ms']:>8.0f} "
-          f"{run['gloo_fp32_ms']:>8.0f} {run['gloo_fp16_ms']:>8.0f} {run['speedup_fp32']:>8.2f}"
-          f"{verdict}", flush=True)
+    ms = " ".join(f"{run[f'{system}_ms']:>8.0f}" for system in SYSTEMS)
+    print(f"  {speed(run['rate']):<10} {run['aggregators']:>11} {ms} {run['speedup_fp32']:>8.2f} "
+          f"{run['speedup_rate']:>10.2f}{verdict}", flush=True)
 
 
 if __name__ == "__main__":
