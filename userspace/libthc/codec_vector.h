@@ -16,7 +16,7 @@
  *				r != NULL the residual too
  *	pack_group(z, to)	THC_GROUP indices of 4 bits -> THC_GROUP / 2 bytes
  *	vi_bytes(z, to)		THC_GROUP indices -> a byte each
- *	pack_few(z, b, to)	THC_GROUP indices of b bits -> b THC_GROUP / 8 bytes, b up to PACK_BITS_MAX
+ *	pack_few(z, b, to)	THC_GROUP indices of b bits -> b THC_GROUP / 8 bytes, b up to 6
  *	to_fp16, to_bf16	a vector of floats -> VL halves in memory
  */
 #ifndef LIBTHC_CODEC_VECTOR_H
