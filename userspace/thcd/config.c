@@ -144,7 +144,7 @@ static const struct key job_keys[] = {
 	  "bits of an index follow the norms of blocks: bits a coordinate, up and down together, "
 	  "that all-reduces aim at, 0.25 to 24; or auto: a third of those of the table, where "
 	  "clients with error feedback find that it takes less time; or fixed: all blocks have "
-	  "the bits of the table; default auto, of jobs that name no table fixed" },
+	  "the bits of the table; default auto, or fixed where a table is asked for" },
 	{ "error", MILLIONTHS, AT(error), 1, 500000,
 	  "as rate, but the error that all-reduces aim at, 1e-6 to 0.5 of the gradient's square" },
 };
