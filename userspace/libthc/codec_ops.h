@@ -36,6 +36,7 @@
  * positions; in a register, or in two; by a gather.
  */
 enum thc_lookup { THC_LOOKUP_NONE, THC_LOOKUP_NARROW, THC_LOOKUP_TWO, THC_LOOKUP_WIDE };
+
 static inline bool is_narrow(enum thc_lookup lookup)
 {
 	return lookup == THC_LOOKUP_NARROW || lookup == THC_LOOKUP_TWO;
