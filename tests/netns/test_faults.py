@@ -96,7 +96,7 @@ def stops__software():
 
 def quorum(software):
     """With a quorum of 2 and a deadline, two ranks go on without the third."""
-    with Bed(software=software, job={"quorum": 2, "deadline_ms": 200}) as bed:
+    with Bed(software=software, job={"quorum": 2, "deadline_ms": 200, "rate": "fixed"}) as bed:
         for r in (0, 1):
             bed.ranks.tell(r, do="reduce", counts=[COUNT], exact_of=2)
         answers = good([bed.ranks.hear(r) for r in (0, 1)])
