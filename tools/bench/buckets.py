@@ -13,7 +13,7 @@ from aggregator import Shards
 
 BUCKET_BYTES = 25 << 20     # what DDP makes a bucket by default
 QUIET = 0.5                 # load average of a machine that does nothing else
-WARM_UP = 3                 # a window has grown by then, and pages of error memories are there
+WARM_UP = 3                 # at most: windows have grown by then, error memories have their pages
 RATE = 4                    # bits up and down together, what jobs try of which nothing is said
 SYSTEMS = {"thc": "THC, 4 + 8 bits", "thc_ef": "4 + 8 bits, error feedback",
            "thc_rate": f"{RATE} bits by norms, feedback", "gloo_fp32": "Gloo fp32",
@@ -122,7 +122,7 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
         ranks = Ranks(net, shards)
         samples = {size: {system: [] for system in systems} for size in sizes}
         details = {size: {} for size in sizes}
-        for repeat in range(-WARM_UP, repeats):
+        for repeat in range(-min(WARM_UP, repeats), repeats):
             for size in sizes:
                 for system in systems:
                     answers = ranks.ask(f"{system} {size}")
