@@ -271,6 +271,31 @@ def auto__is_the_same_on_all_ranks():
                 ranks.all(range(n), do="close")
 
 
+def settled__steps_have_as_many_bits():
+    """Of buckets that share a rate, whose gradients are new in each step: the bits of a step are those of
+    the one before within 5 %, and those asked for.
+    """
+    n, steps, counts = 2, 14, (60000, 100000, 30000)
+    calls = [{"scheme": None, "precision": 0, "share": 1, "count": count, "dtype": "fp32",
+              "group": 4} for count in counts]
+    spent = []
+    with netns.Topology(n) as net:
+        with contextlib.ExitStack() as stack:
+            job = {"rate": RATE, "block": rates.BLOCK}
+            aggregators = stack.enter_context(Shards(net, n, 1, software=True, job=job))
+            ranks = stack.enter_context(Ranks(net, aggregators))
+            ranks.open(error_feedback=True)
+            for step in range(steps):
+                told = [{**call, "seed": 10 * step + i} for i, call in enumerate(calls)]
+                stats = good(ranks.all(range(n), do="calls", calls=told))[0]["stats"]
+                spent.append(stats["rate_bits_up"] + stats["rate_bits_down"])
+    of_step = np.diff([0, *spent]) / sum(-(-count // rates.BLOCK) * rates.BLOCK for count in counts)
+    print("# bits of a value by step:", *(f"{bits:.2f}" for bits in of_step))
+    settled = of_step[4:]
+    assert np.all(abs(settled[1:] / settled[:-1] - 1) < .05), of_step
+    assert np.all(abs(settled / RATE - 1) < .05), of_step
+
+
 def af_thc__loss_5_percent():
     check(3, loss=.05)
 
@@ -284,4 +309,5 @@ if __name__ == "__main__":
         tap.main([af_thc__loss_5_percent, af_thc__without_error_memories])
     else:
         tap.main([native__loss_5_percent, native__sums_of_sixteen_bits, generic__three_shards,
-                  software__loss_5_percent, auto__is_the_same_on_all_ranks])
+                  software__loss_5_percent, auto__is_the_same_on_all_ranks,
+                  settled__steps_have_as_many_bits])
