@@ -589,7 +589,7 @@ static const struct call calls[] = {
 
 static pid_t start_daemon(const char *at, int number)
 {
-	char job[64], port[8], path[4096], control[64];
+	char job[96], port[8], path[4096], control[64];
 	pid_t pid = fork();
 
 	if (pid)
@@ -597,7 +597,7 @@ static pid_t start_daemon(const char *at, int number)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (write_key_file())
 		_exit(126);
-	snprintf(job, sizeof(job), "job=%d,ranks=1," JOB_KEY ",reply=fanout", JOB);
+	snprintf(job, sizeof(job), "job=%d,ranks=1," JOB_KEY ",reply=fanout,rate=fixed", JOB);
 	snprintf(port, sizeof(port), "%d", number);
 	snprintf(control, sizeof(control), "/tmp/thc-failslab-%d.sock", number);
 	snprintf(path, sizeof(path), "%s/thcd", getenv("BUILD") ?: "build");
