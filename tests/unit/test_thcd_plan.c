@@ -497,15 +497,22 @@ static void rate__is_tried_where_none_is_asked_for(void **state)
 	static const char *const by_norms[] = {
 		"seal=nh", "block=1024", "correlated=off", "rotate=off",  "quorum=1,deadline_ms=9",
 		"seed=7",  "slots=64",	 "scheme=thc",	   "feedback=on", "reply=fanout",
+		"table=auto", "sum_width=auto",
 	};
 	static const char *const fixed[] = {
-		"rate=fixed",	  "bits=4",
-		"granularity=31", "clamp=1/64",
-		"table=auto",	  "table=uniform",
-		"sum_width=8",	  "feedback=off",
-		"block=2048",	  "scheme=none",
-		"scheme=uthc",	  "scheme=lhc",
-		"error=0.1",	  "rate=fixed,sum_width=4,bits=2,block=2048",
+		"rate=fixed",
+		"bits=4",
+		"granularity=31",
+		"clamp=1/64",
+		"table=uniform",
+		"sum_width=8",
+		"feedback=off",
+		"block=2048",
+		"scheme=none",
+		"scheme=uthc",
+		"scheme=lhc",
+		"error=0.1",
+		"rate=fixed,sum_width=4,bits=2,block=2048",
 	};
 	char keys[96];
 	unsigned int i;

@@ -158,16 +158,12 @@ static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 /* Bits follow norms unless a job is not made for it, or names the table that it wants. */
 static u32 default_rate(const struct thcd_job_wish *w)
 {
-	static const char *const names[] = { "error",	    "table", "bits",
-					     "granularity", "clamp", "sum_width" };
-	unsigned int i;
+	bool fixed = w->error || w->table != THCD_TABLE_AUTO || w->granularity || w->sum_width ||
+		     thcd_job_wish_given(w, "bits") || thcd_job_wish_given(w, "clamp");
+	bool fits = w->scheme == THC_SCHEME_THC && w->feedback &&
+		    w->block == 1 << THC_RATE_BLOCK_LOG2;
 
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (thcd_job_wish_given(w, names[i]))
-			return 0;
-	return w->scheme == THC_SCHEME_THC && w->feedback && w->block == 1 << THC_RATE_BLOCK_LOG2 ?
-		       THCD_RATE_AUTO :
-		       0;
+	return fits && !fixed ? THCD_RATE_AUTO : 0;
 }
 
 static u32 rate_of(const struct thcd_job_wish *w)
