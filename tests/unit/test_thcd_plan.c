@@ -492,6 +492,19 @@ static void rate__brings_rows(void **state)
 		assert_int_equal(thc_widths_sum(&plain.tables.widths, bits), bits == 4 ? 8 : 0);
 }
 
+/* A job of two ranks of which that is said: ranks try 4 bits, or all blocks have the table's. */
+static void check_default(const char *said, bool tried)
+{
+	struct thcd_plan p;
+	char keys[96];
+
+	snprintf(keys, sizeof(keys), "1,ranks=2,key=@one,%s", said);
+	p = good(keys);
+	assert_int_equal(p.rate_tried, tried);
+	assert_int_equal(p.rate, tried ? 4000 : 0);
+	assert_int_equal(p.error, strcmp(said, "error=0.1") ? 0 : 100000);
+}
+
 static void rate__is_tried_where_none_is_asked_for(void **state)
 {
 	static const char *const by_norms[] = {
@@ -514,27 +527,13 @@ static void rate__is_tried_where_none_is_asked_for(void **state)
 		"error=0.1",
 		"rate=fixed,sum_width=4,bits=2,block=2048",
 	};
-	char keys[96];
 	unsigned int i;
 
 	(void)state;
-	for (i = 0; i < sizeof(by_norms) / sizeof(by_norms[0]); i++) {
-		struct thcd_plan p;
-
-		snprintf(keys, sizeof(keys), "1,ranks=2,key=@one,%s", by_norms[i]);
-		p = good(keys);
-		assert_true(p.rate_tried);
-		assert_int_equal(p.rate, 4000);
-		assert_int_equal(thc_widths_sum(&p.tables.widths, 2), 4);
-	}
-	for (i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
-		struct thcd_plan p;
-
-		snprintf(keys, sizeof(keys), "1,ranks=2,key=@one,%s", fixed[i]);
-		p = good(keys);
-		assert_false(p.rate_tried);
-		assert_int_equal(p.rate, 0);
-	}
+	for (i = 0; i < sizeof(by_norms) / sizeof(by_norms[0]); i++)
+		check_default(by_norms[i], true);
+	for (i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
+		check_default(fixed[i], false);
 	/* sums of 16 bits are what 64 ranks need */
 	assert_int_equal(good("1,ranks=64,key=@one").rate, 6666);
 }

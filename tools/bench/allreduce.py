@@ -6,10 +6,11 @@ and say how long that took, from the barrier to their own completion, and how
 many bytes their interfaces have sent and received meanwhile, as one JSON object.
 
 Systems: thc, thc_ef (error feedback), thc_rate (and bits that follow norms) and thc_unsealed,
-gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient of which OF of 10000 values are not zero, on all ranks where the first one has them (same)
-or where each has its own (own), by the scheme lhc with BITS of fixed point or exact (0);
-none-WHERE-OF-BITS: the same by the scheme none. The fp16 bucket is converted outside of the time, in
-Gloo's favour. What THC returns is checked against the exact mean every time.
+gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient of which OF of 10000 values are not zero,
+on all ranks where the first one has them (same) or where each has its own (own), by the scheme
+lhc with BITS of fixed point or exact (0); none-WHERE-OF-BITS: the same by the scheme none. The
+fp16 bucket is converted outside of the time, in Gloo's favour. What THC returns is checked
+against the exact mean every time.
 """
 import contextlib
 import json
