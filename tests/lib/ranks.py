@@ -5,6 +5,7 @@ forks of the test, but with a sanitizer, which a process has from its beginning.
 import functools
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -51,6 +52,10 @@ class Ranks:
         line = read_line(self.processes[rank].stdout, limit)
         assert line, f"rank {rank} hangs or died: no answer within {limit} s"
         return json.loads(line)
+
+    def has_answered(self, rank, limit):
+        """Within `limit` seconds? hear() has the answer."""
+        return bool(select.select([self.processes[rank].stdout], [], [], limit)[0])
 
     def all(self, ranks=None, limit=LIMIT, **request):
         """The same request to all (or some) ranks; their answers in order."""

@@ -5,6 +5,7 @@ one that dies is named, and what is not of one job is refused."""
 import json
 import os
 import re
+import signal
 import sys
 import time
 
@@ -179,24 +180,49 @@ def restart__while_one_is_waited_for():
         assert bed.digest() == of_one()
 
 
+def restart_of_what_is_waited_for(bed, shard):
+    """Rank 1 opens, which restarts it at numbers 0 and 1 and makes number 2 ready, the last that
+    ranks 0 and 2 wait for. shard: it hears of that after they have opened."""
+    bed.shards[2].stop()
+    for r in range(N):
+        bed.ranks.tell(r, **bed.ranks.open_request())
+    for i in range(2):
+        session_when_ready(bed.shards[i], 0)
+    bed.ranks.kill(1)
+    bed.ranks.restart(1)
+    bed.shards[2].start()
+    end = time.monotonic() + SLACK
+    while bed.shards[2].ask("jobs")["jobs"][0]["joined"] != [0, 2]:
+        assert time.monotonic() < end, "ranks 0 and 2 do not join number 2"
+        time.sleep(0.02)
+    if shard:
+        shard.process.send_signal(signal.SIGSTOP)
+    bed.ranks.tell(1, **bed.ranks.open_request())
+    good([bed.ranks.hear(r) for r in (0, 2)])
+
+
 def restart__is_what_was_waited_for():
-    """An aggregator that only the restarted rank makes ready: it is the others' last, but they
-    hear first that those that were ready are so no longer."""
+    """They hear first that those that were ready are so no longer. Where a processor was not
+    there for one of those in time they have to join again, as below."""
     with Bed(3, apart=False) as bed:
-        bed.shards[2].stop()
-        for r in range(N):
-            bed.ranks.tell(r, **bed.ranks.open_request())
-        for i in range(2):
-            session_when_ready(bed.shards[i], 0)
-        bed.ranks.kill(1)
-        bed.ranks.restart(1)
-        bed.shards[2].start()
-        end = time.monotonic() + SLACK
-        while bed.shards[2].ask("jobs")["jobs"][0]["joined"] != [0, 2]:
-            assert time.monotonic() < end, "ranks 0 and 2 do not join number 2"
-            time.sleep(0.02)
-        bed.ranks.tell(1, **bed.ranks.open_request())
-        good([bed.ranks.hear(r) for r in range(N)])
+        restart_of_what_is_waited_for(bed, None)
+        if not bed.ranks.has_answered(1, TIMEOUT):
+            good(bed.ranks.all((0, 2), do="rejoin"))
+        good([bed.ranks.hear(1)])
+        assert bed.digest() == of_one()
+
+
+def restart__is_heard_of_late():
+    """By one of those that were ready: ranks 0 and 2 have opened in a session that is over. Their
+    next all-reduce says so, and that they should join again."""
+    with Bed(3, apart=False) as bed:
+        late = bed.shards[1]
+        restart_of_what_is_waited_for(bed, late)
+        late.process.send_signal(signal.SIGCONT)
+        for answer in bed.ranks.all((0, 2), do="reduce", counts=COUNTS, rounds=1):
+            assert "rejoin" in answer["error"], answer
+        good(bed.ranks.all((0, 2), do="rejoin"))
+        good([bed.ranks.hear(1)])
         assert bed.digest() == of_one()
 
 
@@ -247,6 +273,7 @@ if __name__ == "__main__":
         late__one_starts_after_the_workers,
         restart__while_one_is_waited_for,
         restart__is_what_was_waited_for,
+        restart__is_heard_of_late,
         rejoin__after_a_rank_was_killed,
         wrong__number_1_is_asked,
         wrong__another_table,
