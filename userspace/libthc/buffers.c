@@ -43,13 +43,32 @@ void thc_budget_end(struct thc_client *c, size_t counted)
 	c->counted -= counted;
 }
 
+/* --- pages ---------------------------------------------------------------- */
+
+void *thc_pages_get(size_t bytes)
+{
+	void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (pages == MAP_FAILED)
+		return NULL;
+	if (bytes >= HUGE_PAGE)
+		madvise(pages, bytes, MADV_HUGEPAGE);
+	return pages;
+}
+
+void thc_pages_free(void *pages, size_t bytes)
+{
+	if (pages)
+		munmap(pages, bytes);
+}
+
 /* --- recycled buffers ----------------------------------------------------- */
 
 static void free_spare(struct thc_client *c, struct thc_spare *s)
 {
 	if (!s->buffer)
 		return;
-	munmap(s->buffer, s->bytes);
+	thc_pages_free(s->buffer, s->bytes);
 	thc_account(c, -(ssize_t)s->bytes);
 	s->buffer = NULL;
 }
@@ -139,11 +158,9 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *
 		return buffer;
 	}
 	drop_spares(c, bytes + others);
-	fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (fresh == MAP_FAILED)
+	fresh = thc_pages_get(bytes);
+	if (!fresh)
 		return NULL;
-	if (bytes >= HUGE_PAGE)
-		madvise(fresh, bytes, MADV_HUGEPAGE);
 	*size = bytes;
 	thc_account(c, (ssize_t)bytes);
 	return fresh;

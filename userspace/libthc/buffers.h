@@ -47,6 +47,12 @@ struct thc_buffer {
 /* Accounts @bytes (negative: given back) held beside buffers and errors. */
 void thc_account(struct thc_client *c, ssize_t bytes);
 
+/* Pages of zeros for at least a byte, huge ones if they are worth it: small ones cost a bucket of
+ * 25 MiB a third more time. NULL: there is no memory.
+ */
+void *thc_pages_get(size_t bytes);
+void thc_pages_free(void *pages, size_t bytes);
+
 /* A bucket of @bytes is in progress: returns what it counts as, to be given to
  * thc_budget_end(). A client holds no more than twice the most that has been
  * counted at a time.

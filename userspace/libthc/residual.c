@@ -24,9 +24,14 @@ static void drop(struct thc_residual **p)
 	struct thc_residual *m = *p;
 
 	*p = m->after;
-	free(m->now);
-	free(m->next);
+	thc_pages_free(m->now, m->count * sizeof(float));
+	thc_pages_free(m->next, m->count * sizeof(float));
 	free(m);
+}
+
+static float *zeros(size_t count)
+{
+	return count <= SIZE_MAX / sizeof(float) ? thc_pages_get(count * sizeof(float)) : NULL;
 }
 
 /* NULL: there is no memory, with the sentence set. */
@@ -39,8 +44,8 @@ static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t co
 		c->residuals = m;
 		m->key = key;
 		m->count = count;
-		m->now = calloc(count, sizeof(float));
-		m->next = calloc(count, sizeof(float));
+		m->now = zeros(count);
+		m->next = zeros(count);
 		if (m->now && m->next)
 			return m;
 		drop(&c->residuals);
