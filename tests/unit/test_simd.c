@@ -79,9 +79,10 @@ static void run(struct result *o, const struct setting *s, const struct thc_tabl
 	if (v->error)
 		memcpy(o->error, v->error, count * sizeof(float));
 	error = v->error ? o->error : NULL;
-	o->ret = measure_scales(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->scales);
+	o->ret = thc_codec_measure(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 },
+				   &(struct thc_residual_at){ o->kept, count, scratch }, o->scales,
+				   NULL);
 	thc_codec_rotate(&c, v, &(struct thc_blocks){ 5, 3, NULL, 0 }, o->rotated);
-	thc_codec_keep(&c, v, o->kept);
 	thc_codec_compress(&c, &(struct thc_values){ v->x, v->dtype, count, error },
 			   &(struct thc_blocks){ 5, 3, o->scales, 2 },
 			   &(struct thc_chunks){ o->packed, s->chunk * s->bits / 8, s->chunk },

@@ -386,7 +386,9 @@ static void measure__tells_what_is_not_finite(void **state)
 		bad = 0;
 		assert_int_equal(thc_codec_measure(
 					 &g.c, &(struct thc_values){ x, THC_FP32, 3 * BLOCK, NULL },
-					 &(struct thc_blocks){ 0 }, scratch, scales, &bad),
+					 &(struct thc_blocks){ 0 },
+					 &(struct thc_residual_at){ NULL, 3 * BLOCK, scratch },
+					 scales, &bad),
 				 k < 3 ? -EDOM : -ERANGE);
 		assert_int_equal(bad, k < 3 ? 2000 : 1024);
 	}

@@ -40,6 +40,12 @@ enum work {
 	WORKS
 };
 
+/* Error memory, before a round and after it. */
+struct memory {
+	float *now;
+	float *next;
+};
+
 struct bench {
 	struct thc_codec codec;
 	size_t count;
@@ -47,7 +53,8 @@ struct bench {
 	size_t rate_blocks;
 	unsigned int width;		/* of sums */
 	unsigned int chunk;
-	float *gradient, *copy, *error, *rated_error, *out, *scratch, *norms;
+	float *gradient, *copy, *out, *scratch, *norms;
+	struct memory memory, rated_memory;
 	uint8_t *packed, *lanes;
 	uint16_t *counts;
 	struct thc_codec row[THC_RATE_CLASSES];
@@ -78,8 +85,10 @@ static void bench_init(struct bench *b)
 	padded = b->blocks << b->codec.block_log2;
 	b->gradient = buffer(b->count * sizeof(float));
 	b->copy = buffer(b->count * sizeof(float));
-	b->error = buffer(b->count * sizeof(float));
-	b->rated_error = buffer(b->count * sizeof(float));
+	b->memory.now = buffer(b->count * sizeof(float));
+	b->memory.next = buffer(b->count * sizeof(float));
+	b->rated_memory.now = buffer(b->count * sizeof(float));
+	b->rated_memory.next = buffer(b->count * sizeof(float));
 	b->out = buffer(padded * sizeof(float));
 	b->scratch = buffer(sizeof(float) << b->codec.block_log2);
 	b->rate_blocks = (b->count >> THC_RATE_BLOCK_LOG2) + 1;
@@ -104,19 +113,37 @@ static void bench_init(struct bench *b)
 		b->counts[i] = RANKS;
 }
 
-static int compress(struct bench *b, float *error, uint64_t round)
+/* Norms of gradient + memory, which go to what is the memory afterwards: @v is that, or the
+ * gradient alone without one.
+ */
+static int begin(struct bench *b, const struct thc_codec *c, struct memory *m, struct thc_values *v)
 {
-	int ret = thc_codec_norms(&b->codec,
-				  &(struct thc_values){ b->gradient, THC_FP32, b->count, error },
-				  b->norms, NULL);
+	float *next = m ? m->next : NULL;
+	int ret;
+
+	*v = (struct thc_values){ b->gradient, THC_FP32, b->count, m ? m->now : NULL };
+	ret = thc_codec_measure(c, v, &(struct thc_blocks){ .round = 0 },
+				&(struct thc_residual_at){ next, b->count, b->scratch }, b->norms,
+				NULL);
+	if (!m)
+		return ret;
+	*v = (struct thc_values){ next, THC_FP32, b->count, NULL };
+	m->next = m->now;
+	m->now = next;
+	return ret;
+}
+
+static int compress(struct bench *b, struct memory *m, uint64_t round)
+{
+	struct thc_values v;
+	int ret = begin(b, &b->codec, m, &v);
 
 	if (!ret)
 		thc_codec_compress(
-			&b->codec, &(struct thc_values){ b->gradient, THC_FP32, b->count, error },
-			&(struct thc_blocks){ round, 0, b->norms, 0 },
+			&b->codec, &v, &(struct thc_blocks){ round, 0, b->norms, 0 },
 			&(struct thc_chunks){ b->packed, b->chunk / 8 * b->codec.table.bits,
 					      b->chunk },
-			&(struct thc_residual_at){ error, b->count, b->scratch });
+			&(struct thc_residual_at){ m ? m->now : NULL, b->count, b->scratch });
 	return ret;
 }
 
@@ -150,39 +177,29 @@ static int rate_init(struct bench *b, unsigned int correlated, enum thc_simd sim
 }
 
 /* Block @i to @to; returns where the next one goes. */
-static uint8_t *compress_block(struct bench *b, const struct thc_codec *codec, float *error,
-			       uint64_t round, size_t i, uint8_t *to)
+static uint8_t *compress_block(struct bench *b, const struct thc_codec *codec,
+			       const struct thc_values *v, const struct memory *m, uint64_t round,
+			       size_t i, uint8_t *to)
 {
 	size_t block = (size_t)1 << codec->block_log2, at = i * block, left = b->count - at;
 	size_t n = left < block ? left : block, bytes = block / 8 * codec->table.bits;
-	float *own = error ? error + at : NULL;
 
-	thc_codec_compress(codec, &(struct thc_values){ b->gradient + at, THC_FP32, n, own },
+	thc_codec_compress(codec,
+			   &(struct thc_values){ (const float *)v->x + at, THC_FP32, n, NULL },
 			   &(struct thc_blocks){ round, i, &b->norms[i], 0 },
 			   &(struct thc_chunks){ to, bytes, (unsigned int)block },
-			   &(struct thc_residual_at){ own, n, b->scratch });
+			   &(struct thc_residual_at){ m ? m->now + at : NULL, n, b->scratch });
 	return to + bytes;
 }
 
-static void skip_block(struct bench *b, float *error, size_t i)
-{
-	size_t block = (size_t)1 << THC_RATE_BLOCK_LOG2, at = i * block, left = b->count - at;
-
-	if (error)
-		thc_codec_keep(&b->row[1],
-			       &(struct thc_values){ b->gradient + at, THC_FP32,
-						     left < block ? left : block, error + at },
-			       error + at);
-}
-
 /* Norms, and block by block, as libthc compresses what it sends: with a rate class by class. */
-static int compress_blocks(struct bench *b, float *error, uint64_t round, bool rated)
+static int compress_blocks(struct bench *b, struct memory *m, uint64_t round, bool rated)
 {
 	const struct thc_rate_goal goal = {
 		.bits = RATE, .turn = (uint32_t)round % THC_RATE_ROUNDS,
 	};
-	struct thc_values v = { b->gradient, THC_FP32, b->count, error };
-	int ret = thc_codec_norms(&b->row[1], &v, b->norms, NULL);
+	struct thc_values v;
+	int ret = begin(b, &b->row[1], m, &v);
 	uint8_t *to = b->packed;
 	unsigned int k;
 	size_t i;
@@ -190,17 +207,15 @@ static int compress_blocks(struct bench *b, float *error, uint64_t round, bool r
 	if (ret)
 		return ret;
 	for (i = 0; !rated && i < b->rate_blocks; i++)
-		to = compress_block(b, &b->row[4], error, round, i, to);
+		to = compress_block(b, &b->row[4], &v, m, round, i, to);
 	if (!rated)
 		return 0;
 	thc_rate_choose(&b->rate, &goal, b->norms, (uint32_t)b->rate_blocks, &b->bins, b->exponent,
 			&b->choice);
-	for (k = 0; k < THC_RATE_CLASSES; k++)
+	for (k = 1; k < THC_RATE_CLASSES; k++)
 		for (i = 0; i < b->rate_blocks; i++)
-			if (b->choice.of[i] == k && k)
-				to = compress_block(b, &b->row[k], error, round, i, to);
-			else if (b->choice.of[i] == k)
-				skip_block(b, error, i);
+			if (b->choice.of[i] == k)
+				to = compress_block(b, &b->row[k], &v, m, round, i, to);
 	return 0;
 }
 
@@ -214,15 +229,15 @@ static int bench_run(struct bench *b, enum work work, uint64_t round)
 	case WORK_COMPRESS:
 		return compress(b, NULL, round);
 	case WORK_COMPRESS_EF:
-		return compress(b, b->error, round);
+		return compress(b, &b->memory, round);
 	case WORK_BLOCKS:
 		return compress_blocks(b, NULL, round, false);
 	case WORK_BLOCKS_EF:
-		return compress_blocks(b, b->error, round, false);
+		return compress_blocks(b, &b->memory, round, false);
 	case WORK_RATED:
 		return compress_blocks(b, NULL, round, true);
 	case WORK_RATED_EF:
-		return compress_blocks(b, b->rated_error, round, true);
+		return compress_blocks(b, &b->rated_memory, round, true);
 	default:
 		thc_codec_decode(&b->codec,
 				 &(struct thc_sums){ b->lanes, THC_LANE_BYTES, b->chunk, b->width,

@@ -62,7 +62,8 @@ static int agree(const struct thc_codec *c, const struct trial *t, const float *
 		struct thc_values v = { x + k * t->count, THC_FP32, t->count, NULL };
 
 		ret = thc_codec_measure(c, &v, &(struct thc_blocks){ t->round, 0, NULL, k },
-					m->scratch, m->own, NULL);
+					&(struct thc_residual_at){ NULL, t->count, m->scratch },
+					m->own, NULL);
 		if (ret)
 			return ret;
 		for (i = 0; i < scales; i++)

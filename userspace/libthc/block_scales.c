@@ -23,25 +23,29 @@ size_t thc_slice_blocks(const struct thc_block_scales *s, size_t first)
 	return blocks < s->blocks - first ? blocks : s->blocks - first;
 }
 
+/* What the caller gave, and has kept. */
+static struct thc_values given(const struct thc_request *r, size_t start, size_t count)
+{
+	return (struct thc_values){
+		.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
+		.dtype = r->dtype,
+		.count = count,
+		.error = r->error ? r->error->now + start : NULL,
+	};
+}
+
 struct thc_slice thc_slice_of(const struct thc_request *r, const struct thc_codec *c, size_t first,
 			      size_t blocks)
 {
-	size_t start = first << c->block_log2, end = (first + blocks) << c->block_log2;
+	size_t start = first << c->block_log2, count = blocks << c->block_log2;
+	float *error = r->error ? r->error->next + start : NULL;
 
-	if (end > r->count)
-		end = r->count;
+	if (count > r->count - start)
+		count = r->count - start;
 	return (struct thc_slice){
-		.values = {
-			.x = (const uint8_t *)r->buf + start * thc_dtype_size(r->dtype),
-			.dtype = r->dtype,
-			.count = end - start,
-			.error = r->error ? r->error->now + start : NULL,
-		},
-		.residual = {
-			.error = r->error ? r->error->next + start : NULL,
-			.count = end - start,
-			.scratch = (void *)r->client->scratch.at,
-		},
+		.values = error ? (struct thc_values){ error, THC_FP32, count, NULL } :
+				  given(r, start, count),
+		.residual = { error, count, (void *)r->client->scratch.at },
 	};
 }
 
@@ -89,14 +93,16 @@ struct thc_blocks thc_block_at(const struct thc_block_scales *s, const struct th
 bool thc_block_scales_measure(struct thc_block_scales *s, struct thc_request *r)
 {
 	size_t first = s->measured, blocks = thc_slice_blocks(s, first), bad = 0;
-	struct thc_slice slice = thc_slice_of(r, s->codec, first, blocks);
+	struct thc_residual_at kept;
+	struct thc_values values;
 
 	if (first == s->blocks)
 		return false;
 	s->measured += blocks;
-	if (thc_codec_measure(s->codec, &slice.values,
-			      &(struct thc_blocks){ r->round, first, NULL, 0 },
-			      slice.residual.scratch, s->of + floats_of(s, first), &bad)) {
+	kept = thc_slice_of(r, s->codec, first, blocks).residual;
+	values = given(r, first << s->codec->block_log2, kept.count);
+	if (thc_codec_measure(s->codec, &values, &(struct thc_blocks){ r->round, first, NULL, 0 },
+			      &kept, s->of + floats_of(s, first), &bad)) {
 		r->bad = (first << s->codec->block_log2) + bad;
 		r->claim_status = THC_CLAIM_NOT_FINITE;
 		s->measured = s->blocks;

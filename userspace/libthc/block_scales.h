@@ -35,7 +35,9 @@ struct thc_block_scales {
 	size_t			measured;
 };
 
-/* The part of the caller's buffer that a slice of blocks covers. */
+/* A slice of blocks as it is compressed. With an error memory that is what was measured, which is
+ * kept where what compression loses will be.
+ */
 struct thc_slice {
 	struct thc_values	values;
 	struct thc_residual_at	residual;

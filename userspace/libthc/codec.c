@@ -223,7 +223,20 @@ static int tile_sumsq_slowly(const struct tile_source *s, double *sum, size_t *b
 	return 0;
 }
 
-static int block_norm(const struct range *r, size_t block, float *norm, size_t *bad)
+/* The sum of squares of tile @tile; @kept, unless NULL, receives the tile. */
+static float tile_sumsq(const struct range *r, size_t tile, struct tile_source *s, float *kept)
+{
+	size_t first = tile * THC_TILE, left = r->v.count - first;
+
+	tile_source_get(r, tile, s);
+	if (left >= THC_TILE)
+		return r->c->ops->sumsq(s->x, s->dtype, s->error, kept ? kept + first : NULL);
+	if (kept)
+		memcpy(kept + first, s->pad, left * sizeof(*kept));
+	return r->c->ops->sumsq(s->pad, THC_FP32, NULL, NULL);
+}
+
+static int block_norm(const struct range *r, size_t block, float *kept, float *norm, size_t *bad)
 {
 	size_t tile = block * block_tiles(r->c), last = tile + block_tiles(r->c);
 	struct tile_source s;
@@ -233,8 +246,7 @@ static int block_norm(const struct range *r, size_t block, float *norm, size_t *
 		double sum;
 		int ret;
 
-		tile_source_get(r, tile, &s);
-		sum = (double)r->c->ops->sumsq(s.x, s.dtype, s.error);
+		sum = (double)tile_sumsq(r, tile, &s, kept);
 		if (!(sum >= SUMSQ_MIN && sum <= SUMSQ_MAX)) {
 			ret = tile_sumsq_slowly(&s, &sum, bad);
 			if (ret) {
@@ -253,15 +265,14 @@ static int block_norm(const struct range *r, size_t block, float *norm, size_t *
 	return 0;
 }
 
-int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float *norms,
-		    size_t *bad)
+/* @kept, unless NULL, receives the values + error. */
+static int norms_of(const struct range *r, float *kept, float *norms, size_t *bad)
 {
-	struct range r = range_of(c, v, &(struct thc_blocks){ .round = 0 });
 	size_t block, where;
 	int ret;
 
-	for (block = 0; block < thc_codec_blocks(c, v->count); block++) {
-		ret = block_norm(&r, block, &norms[block], &where);
+	for (block = 0; block < thc_codec_blocks(r->c, r->v.count); block++) {
+		ret = block_norm(r, block, kept, &norms[block], &where);
 		if (ret) {
 			if (bad)
 				*bad = where;
@@ -269,6 +280,14 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 		}
 	}
 	return 0;
+}
+
+int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float *norms,
+		    size_t *bad)
+{
+	struct range r = range_of(c, v, &(struct thc_blocks){ .round = 0 });
+
+	return norms_of(&r, NULL, norms, bad);
 }
 
 /*
@@ -337,21 +356,6 @@ void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		rotate_block(&r, block, rotated + (block << c->block_log2));
 }
 
-void thc_codec_keep(const struct thc_codec *c, const struct thc_values *v, float *error)
-{
-	struct range r = range_of(c, v, &(struct thc_blocks){ .round = 0 });
-	struct tile_source s;
-	size_t first;
-
-	for (first = 0; first < v->count; first += THC_TILE) {
-		tile_source_get(&r, first / THC_TILE, &s);
-		if (first + THC_TILE <= v->count)
-			c->ops->add(s.x, s.dtype, s.error, error + first);
-		else
-			memcpy(error + first, s.pad, (v->count - first) * sizeof(*error));
-	}
-}
-
 /* The range of a block, whose norm is not too large. */
 static void block_range(struct range *r, size_t block, float *scratch, float *range)
 {
@@ -366,16 +370,19 @@ static void block_range(struct range *r, size_t block, float *scratch, float *ra
 }
 
 int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
-		      const struct thc_blocks *b, float *scratch, float *scales, size_t *bad)
+		      const struct thc_blocks *b, const struct thc_residual_at *kept, float *scales,
+		      size_t *bad)
 {
 	size_t block, blocks = thc_codec_blocks(c, v->count);
 	struct range r = range_of(c, v, b);
-	int ret = thc_codec_norms(c, v, scales, bad);
+	int ret = norms_of(&r, kept->error, scales, bad);
 
 	if (ret || !(c->form & THC_CODEC_RANGES))
 		return ret;
+	if (kept->error)
+		r.v = (struct thc_values){ kept->error, THC_FP32, v->count, NULL };
 	for (block = 0; block < blocks; block++)
-		block_range(&r, block, scratch, scales + 2 * block);
+		block_range(&r, block, kept->scratch, scales + 2 * block);
 	return 0;
 }
 

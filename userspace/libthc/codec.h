@@ -192,19 +192,18 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 /*
  * The scales of each block, as struct thc_blocks has them: what thc_codec_norms() finds, or the
  * range of its coordinates once they are rotated, or of those that there are if they will not be.
- * @scratch: B floats.  Same errors.
+ * kept->error, if not NULL, receives values + error, which is what an error memory has of a block
+ * that is not sent, and what is compressed of one that is.  Same errors.
  */
 int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
-		      const struct thc_blocks *b, float *scratch, float *scales, size_t *bad);
+		      const struct thc_blocks *b, const struct thc_residual_at *kept, float *scales,
+		      size_t *bad);
 
 /* Unscaled H D (x + error) into the floats of thc_codec_blocks(count) blocks; x + error alone if
  * blocks are not rotated.
  */
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, float *rotated);
-
-/* values + error into @error, @count floats: nothing of the range is sent. */
-void thc_codec_keep(const struct thc_codec *c, const struct thc_values *v, float *error);
 
 /* In the least chunk, of 64 coordinates: bytes of its floats in front of those of its indices. */
 #define THC_IN_PLACE_MAX	(64 * sizeof(float) - 64 * THC_TABLE_BITS_MAX / 8)
@@ -222,8 +221,8 @@ void thc_codec_quantise(const struct thc_codec *c, const float *rotated, size_t 
 
 /*
  * thc_codec_rotate() and thc_codec_quantise() in one pass over the gradient, the same bits.
- * residual->error may be the same memory as v->error, or both are NULL; scratch is always needed,
- * its count is that of the values.
+ * residual->error may be the same memory as v->error, or as v->x if that is fp32; scratch is always
+ * needed, its count is that of the values.
  */
 void thc_codec_compress(const struct thc_codec *c, const struct thc_values *v,
 			const struct thc_blocks *b, const struct thc_chunks *packed,

@@ -88,7 +88,8 @@ struct thc_quant {
  * @fixed: integers of floats (fixed.h)
  * @sparse: floats that are not zero (sparse.h)
  * @add: a tile of x + error, as floats
- * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums
+ * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums; @kept, unless NULL,
+ *	receives x + error
  * @forward: strides 1..512 of the transform of a tile of D (x + error)
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
  * @high: butterflies of @radix (2, 4, 8) rows, @stride floats apart
@@ -103,7 +104,7 @@ struct thc_codec_ops {
 	const struct thc_fixed_ops *fixed;
 	const struct thc_sparse_ops *sparse;
 	void (*add)(const void *x, enum thc_dtype dtype, const float *error, float *out);
-	float (*sumsq)(const void *x, enum thc_dtype dtype, const float *error);
+	float (*sumsq)(const void *x, enum thc_dtype dtype, const float *error, float *kept);
 	void (*forward)(const void *x, enum thc_dtype dtype, const float *error,
 			const uint64_t *signs, float *out);
 	void (*inverse)(const float *src, const uint64_t *signs, float *dst);

@@ -5,7 +5,7 @@
  */
 #include "codec_ops.h"
 
-static float scalar_sumsq(const void *x, enum thc_dtype dtype, const float *error)
+static float scalar_sumsq(const void *x, enum thc_dtype dtype, const float *error, float *kept)
 {
 	float sum[THC_SUM_LANES] = { 0 };
 	unsigned int i, apart;
@@ -15,6 +15,8 @@ static float scalar_sumsq(const void *x, enum thc_dtype dtype, const float *erro
 
 		if (error)
 			v += error[i];
+		if (kept)
+			kept[i] = v;
 		sum[i % THC_SUM_LANES] += v * v;
 	}
 	for (i = 0; i < 16; i++)

@@ -70,7 +70,7 @@ static void vector_add(const void *x, enum thc_dtype dtype, const float *error, 
 	FOR_EACH_SOURCE(add_body, x, dtype, error, out);
 }
 
-FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, float *out)
+FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, float *kept, float *out)
 {
 	vf sum[THC_SUM_LANES / VL];
 	size_t i;
@@ -82,16 +82,21 @@ FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, floa
 		for (k = 0; k < THC_SUM_LANES / VL; k++) {
 			vf v = vf_source(x, dtype, error, i + k * VL);
 
+			if (kept)
+				vf_store(kept + i + k * VL, v);
 			sum[k] = vf_add(sum[k], vf_mul(v, v));
 		}
 	*out = vf_sumsq(sum);
 }
 
-static float vector_sumsq(const void *x, enum thc_dtype dtype, const float *error)
+static float vector_sumsq(const void *x, enum thc_dtype dtype, const float *error, float *kept)
 {
 	float sum;
 
-	FOR_EACH_SOURCE(sumsq_body, x, dtype, error, &sum);
+	if (kept)
+		FOR_EACH_SOURCE(sumsq_body, x, dtype, error, kept, &sum);
+	else
+		FOR_EACH_SOURCE(sumsq_body, x, dtype, error, NULL, &sum);
 	return sum;
 }
 

@@ -38,7 +38,7 @@ _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each clas
  * @counts, @lost: by block and half: contributors, and 1 if this rank is not among them
  * @missing: halves of a block without their sum
  * @landed: by block: its result is in the caller's buffer
- * @packed: blocks of @order that have been compressed, or kept
+ * @packed: blocks of @order that have been compressed
  */
 struct thc_rated {
 	struct thc_block_scales	scales;
@@ -257,26 +257,14 @@ static void choose(struct thc_request *r)
 
 /* --- compress --------------------------------------------------------------- */
 
-/* Of a block that no rank sends each rank keeps what it has. */
-static void keep_block(struct thc_request *r, size_t block)
-{
-	const struct thc_rated *g = r->progress;
-	const struct thc_slice slice = thc_slice_of(r, g->scales.codec, block, 1);
-
-	if (r->error)
-		thc_codec_keep(g->scales.codec, &slice.values, slice.residual.error);
-}
-
-/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is 0.
- * In one piece, which is as fast as memory is.
+/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is 0,
+ * and its error memory has it since it was measured. In one piece, which is as fast as memory is.
  */
 static void ended(struct thc_request *r)
 {
 	struct thc_rated *g = r->progress;
 	size_t at;
 
-	for (; g->packed < g->scales.blocks; g->packed++)
-		keep_block(r, g->order[g->packed]);
 	for (at = g->begin[0]; at < g->scales.blocks; at++)
 		memset(values_at(r, g->order[at]), 0,
 		       values_of(r, g->order[at]) * thc_dtype_size(r->dtype));
@@ -338,14 +326,12 @@ static bool compress_slice(struct thc_request *r)
 	size_t end = g->packed + thc_slice_blocks(&g->scales, g->packed);
 	size_t was = g->packed;
 
+	if (end > g->begin[0])
+		end = g->begin[0];
 	for (; g->packed < end; g->packed++) {
 		uint32_t block = g->order[g->packed], k = g->choice.of[block];
 		uint32_t at = (uint32_t)g->packed - g->begin[k];
 
-		if (!k) {
-			keep_block(r, block);
-			continue;
-		}
 		if (!r->phases.phase[SUMS + k].numbered)
 			break;
 		compress_block(r, k, block, at);

@@ -114,7 +114,8 @@ int measure_scales(const struct thc_codec *c, const struct thc_values *v,
 		   const struct thc_blocks *b, float *scales)
 {
 	float *scratch = test_buffer(sizeof(float) << c->block_log2);
-	int ret = thc_codec_measure(c, v, b, scratch, scales, NULL);
+	int ret = thc_codec_measure(c, v, b, &(struct thc_residual_at){ NULL, v->count, scratch },
+				    scales, NULL);
 
 	free(scratch);
 	return ret;
