@@ -341,10 +341,34 @@ static void all__bits_never_change(void **state)
 		}
 }
 
+/* As many bytes as it is told, of whatever begins where it likes. */
+static void all__save_copies_bytes(void **state)
+{
+	struct thc_codec c = { .ops = NULL };
+	uint8_t from[512], to[512] __attribute__((aligned(64))), expected[512];
+	enum thc_simd simd;
+	size_t bytes, i;
+
+	(void)state;
+	for (i = 0; i < sizeof(from); i++)
+		from[i] = (uint8_t)(i * 31 + 1);
+	for (simd = THC_SIMD_SCALAR; simd <= THC_SIMD_AVX512; simd++) {
+		c.ops = thc_simd_ops(simd);
+		for (bytes = 0; c.ops && bytes <= 400; bytes++) {
+			memset(to, 0, sizeof(to));
+			memset(expected, 0, sizeof(expected));
+			memcpy(expected, from + bytes % 9, bytes);
+			thc_codec_save(&c, to, from + bytes % 9, bytes);
+			assert_memory_equal(to, expected, sizeof(to));
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all__bits_never_change),
+		cmocka_unit_test(all__save_copies_bytes),
 		cmocka_unit_test(avx2__all_settings),
 		cmocka_unit_test(avx2__all_forms),
 		cmocka_unit_test(avx2__all_block_sizes),

@@ -702,6 +702,11 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 	}
 }
 
+void thc_codec_save(const struct thc_codec *c, void *dst, const void *src, size_t bytes)
+{
+	c->ops->save(dst, src, bytes);
+}
+
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 {
 	if (dtype == THC_FP32)

@@ -193,7 +193,8 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
  * The scales of each block, as struct thc_blocks has them: what thc_codec_norms() finds, or the
  * range of its coordinates once they are rotated, or of those that there are if they will not be.
  * kept->error, if not NULL, receives values + error, which is what an error memory has of a block
- * that is not sent, and what is compressed of one that is.  Same errors.
+ * that is not sent, and what is compressed of one that is.  It begins with a cache line.  Same
+ * errors.
  */
 int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, const struct thc_residual_at *kept, float *scales,
@@ -241,6 +242,9 @@ void thc_codec_decode(const struct thc_codec *c, const struct thc_sums *sums, si
 void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packed,
 		       const uint8_t *lost, size_t nblocks, const struct thc_blocks *b,
 		       const struct thc_residual_at *residual);
+
+/* @bytes to @dst, which begins with a cache line and will not be read for a while. */
+void thc_codec_save(const struct thc_codec *c, void *dst, const void *src, size_t bytes);
 
 /*
  * Conversions, to nearest even; what is larger than 65504 becomes that in fp16, NaN stays NaN with

@@ -29,6 +29,11 @@ FN void vf_store(float *p, vf v)
 	_mm256_storeu_ps(p, v);
 }
 
+FN void vf_stream(float *p, vf v)
+{
+	_mm256_stream_ps(p, v);
+}
+
 FN vf vf_add(vf a, vf b)
 {
 	return _mm256_add_ps(a, b);

@@ -30,6 +30,11 @@ FN void vf_store(float *p, vf v)
 	_mm512_storeu_ps(p, v);
 }
 
+FN void vf_stream(float *p, vf v)
+{
+	_mm512_stream_ps(p, v);
+}
+
 FN vf vf_add(vf a, vf b)
 {
 	return _mm512_add_ps(a, b);

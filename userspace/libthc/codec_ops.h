@@ -89,7 +89,7 @@ struct thc_quant {
  * @sparse: floats that are not zero (sparse.h)
  * @add: a tile of x + error, as floats
  * @sumsq: sum of squares of a tile of x + error, in THC_SUM_LANES partial sums; @kept, unless NULL,
- *	receives x + error
+ *	receives x + error; it begins with a cache line, and is written past the caches
  * @forward: strides 1..512 of the transform of a tile of D (x + error)
  * @inverse: strides 1..512 of the transform of tile src, then signs unless NULL; dst may be src
  * @high: butterflies of @radix (2, 4, 8) rows, @stride floats apart
@@ -97,6 +97,7 @@ struct thc_quant {
  * @extent: the least and the largest of @n floats, which are finite and at least one
  * @quantise: coordinates first..first+n of a tile; in points at the first; residual may be NULL
  * @dequant: out = (lane - centre) * scale + offset
+ * @save: @bytes to @dst, which begins with a cache line, past the caches
  * @load, @store: conversions of any number of elements
  */
 struct thc_codec_ops {
@@ -115,6 +116,7 @@ struct thc_codec_ops {
 			 unsigned int n, uint8_t *packed, float *residual);
 	void (*dequant)(const uint8_t *lanes, unsigned int width, size_t n, float centre,
 			float scale, float offset, float *out);
+	void (*save)(void *dst, const void *src, size_t bytes);
 	void (*load)(enum thc_dtype dtype, float *dst, const void *src, size_t count);
 	void (*store)(enum thc_dtype dtype, void *dst, const float *src, size_t count);
 };

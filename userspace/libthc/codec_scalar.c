@@ -180,6 +180,11 @@ static void scalar_extent(const float *in, size_t n, float *least, float *most)
 	}
 }
 
+static void scalar_save(void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
+
 static void scalar_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 {
 	size_t i;
@@ -209,6 +214,7 @@ const struct thc_codec_ops thc_ops_scalar = {
 	.extent = scalar_extent,
 	.quantise = scalar_quantise,
 	.dequant = scalar_dequant,
+	.save = scalar_save,
 	.load = scalar_load,
 	.store = scalar_store,
 };

@@ -6,6 +6,8 @@
  *	VL			floats a vector, 8 or 16
  *	ROWS			vectors that one radix pass keeps in registers, 8
  *	vf, vi			vectors of floats and of 32-bit integers
+ *	vf_stream		vf_store past the caches; whoever waits for a lock, or gives one back, waits
+ *				for that, too
  *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set, vf_min, vf_max
  *	vf_from_fp16, vf_from_bf16	VL halves in memory -> floats
  *	vf_from_u4, vf_from_u8, vf_from_le16, vf_from_le32	VL lanes in memory -> floats
@@ -83,7 +85,7 @@ FN void sumsq_body(const void *x, enum thc_dtype dtype, const float *error, floa
 			vf v = vf_source(x, dtype, error, i + k * VL);
 
 			if (kept)
-				vf_store(kept + i + k * VL, v);
+				vf_stream(kept + i + k * VL, v);
 			sum[k] = vf_add(sum[k], vf_mul(v, v));
 		}
 	*out = vf_sumsq(sum);
@@ -381,6 +383,17 @@ static void vector_dequant(const uint8_t *lanes, unsigned int width, size_t n, f
 		dequant_body(lanes, 32, n, centre, scale, offset, out);
 }
 
+static void vector_save(void *dst, const void *src, size_t bytes)
+{
+	float *to = dst;
+	const float *from = src;
+	size_t i;
+
+	for (i = 0; (i + VL) * sizeof(float) <= bytes; i += VL)
+		vf_stream(to + i, vf_load(from + i));
+	memcpy(to + i, from + i, bytes - i * sizeof(float));
+}
+
 static void vector_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 {
 	size_t i;
@@ -423,6 +436,7 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 	.extent = vector_extent,		\
 	.quantise = vector_quantise,		\
 	.dequant = vector_dequant,		\
+	.save = vector_save,			\
 	.load = vector_load,			\
 	.store = vector_store,			\
 }

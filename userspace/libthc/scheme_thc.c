@@ -359,7 +359,7 @@ static void copy_block(struct thc_request *r, size_t block, bool back)
 		if (back)
 			memcpy(buf, region(r, k), n);
 		else
-			memcpy(region(r, k), buf, n);
+			thc_codec_save(&compressor(r)->codec, region(r, k), buf, n);
 	}
 }
 

@@ -162,8 +162,8 @@ static void save(struct thc_request *r, size_t block)
 {
 	struct thc_rated *g = r->progress;
 
-	memcpy(saved_at(r, block), values_at(r, block),
-	       values_of(r, block) * thc_dtype_size(r->dtype));
+	thc_codec_save(g->scales.codec, saved_at(r, block), values_at(r, block),
+		       values_of(r, block) * thc_dtype_size(r->dtype));
 	g->landed[block] = 1;
 }
 

@@ -21,9 +21,10 @@ struct rng rng_seeded(uint64_t seed)
 
 void *test_buffer(size_t size)
 {
-	void *p = calloc(1, size ? size : 1);
+	void *p = NULL;
 
-	assert_non_null(p);
+	assert_int_equal(posix_memalign(&p, 64, size ? size : 1), 0);
+	memset(p, 0, size);
 	return p;
 }
 
