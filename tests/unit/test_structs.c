@@ -215,7 +215,7 @@ static void client_init(struct thc_client *c)
 	c->window = 92;
 	c->window_limit = "the option window";
 	c->stats.requests = 11;
-	c->stats.rotated_ahead = 12;
+	c->stats.reserved = 12;
 	thc_client_show(c);
 }
 
@@ -247,7 +247,7 @@ static void info_and_stats__older_program(void **state)
 	assert_int_equal(thc_client_stats(&c, &u.stats), 0);
 	assert_int_equal(u.stats.size, 176);
 	assert_int_equal(u.stats.requests, 11);
-	assert_int_equal(u.stats.rotated_ahead, 12);
+	assert_int_equal(u.stats.reserved, 12);
 	assert_int_equal(u.bytes[176], 0xee);
 	u.stats.size = 175;
 	assert_int_equal(thc_client_stats(&c, &u.stats), -EINVAL);

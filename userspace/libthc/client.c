@@ -28,8 +28,7 @@
 static const struct thc_struct_layout options_layout = { STRUCT_LAYOUT(thc_client_options,
 								       transport) };
 static const struct thc_struct_layout info_layout = { STRUCT_LAYOUT(thc_client_info, transport) };
-static const struct thc_struct_layout stats_layout = { STRUCT_LAYOUT(thc_client_stats,
-								     rotated_ahead) };
+static const struct thc_struct_layout stats_layout = { STRUCT_LAYOUT(thc_client_stats, reserved) };
 
 #define CLIENT_FLAGS	(THC_CLIENT_ERROR_FEEDBACK | THC_CLIENT_NONFINITE)
 

@@ -206,12 +206,8 @@ int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
 void thc_codec_rotate(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, float *rotated);
 
-/* In the least chunk, of 64 coordinates: bytes of its floats in front of those of its indices. */
-#define THC_IN_PLACE_MAX	(64 * sizeof(float) - 64 * THC_TABLE_BITS_MAX / 8)
-
 /*
- * Rotated blocks -> indices.  In place is allowed where every chunk's indices lie within the
- * chunk's own floats, not more than THC_IN_PLACE_MAX bytes from their beginning.
+ * Rotated blocks -> indices.
  *
  * residual->error, if not NULL, receives (x + old error) - (what the indices stand for) for count
  * coordinates; scratch is needed then.

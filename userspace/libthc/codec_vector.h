@@ -277,7 +277,6 @@ FN void store_group(unsigned int bits, const vi *z, uint8_t *to)
 	}
 }
 
-/* A group is read whole before its indices are stored: they may lie where it was. */
 FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct part p,
 		      float *residual, unsigned int bits, enum thc_lookup lookup, int correlated)
 {

@@ -527,7 +527,7 @@ enum thc_trial_state {
 /**
  * struct thc_client_stats - what a client has done since it was opened
  * @size: sizeof(struct thc_client_stats), set by the caller; the first version
- *	ended with @rotated_ahead
+ *	ended with @reserved
  *
  * Bytes are UDP payloads with their 48-byte headers plus 42 (IPv4) or 62
  * (IPv6) bytes of Ethernet, IP and UDP headers each: bytes on the wire.
@@ -554,7 +554,7 @@ struct thc_client_stats {
 	uint64_t	receive_calls;	/* system calls made to receive */
 	uint64_t	rtt_us;		/* smoothed round trip now */
 	uint64_t	window;		/* congestion window now, chunks */
-	uint64_t	rotated_ahead;	/* blocks rotated while their block scales travelled */
+	uint64_t	reserved;	/* 0 */
 	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
 	uint64_t	rate_requests;	/* all-reduces with a rate whose bits were chosen */
 	uint64_t	rate_blocks;	/* blocks of them */

@@ -135,22 +135,6 @@ static size_t region_bytes(const struct thc_request *r)
 	return floats > traffic ? floats : traffic;
 }
 
-/* Blocks are rotated where their regions lie: those are as long as the floats. */
-static bool in_place(const struct thc_request *r)
-{
-	const struct thc_progress *g = r->progress;
-
-	return r->dtype == THC_FP32 && g->region_bytes == compressor(r)->chunk * sizeof(float);
-}
-
-/* Blocks the ring of rotated ones has room for. */
-static size_t ahead_blocks(const struct thc_request *r)
-{
-	size_t count = r->count / THC_AHEAD_SHARE;
-
-	return (count < THC_AHEAD ? count : THC_AHEAD) / block_size(r);
-}
-
 static void lay_out(struct thc_request *r, struct thc_layout *l)
 {
 	struct thc_progress *g = r->progress;
@@ -159,24 +143,16 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	g->counts = thc_lay(l, g->data_chunks * sizeof(*g->counts));
 	g->lost = thc_lay(l, g->data_chunks);
 	g->missing = thc_lay(l, g->scales.blocks * sizeof(*g->missing));
-	g->ahead = thc_lay(l, g->ahead_blocks * block_size(r) * sizeof(float));
 }
 
-/* All arrays beside the regions, which take @regions, and room to receive,
- * which grows by @growth. The ring gets what is left of what may be held: it
- * only saves time.
- */
-static int allocate_arrays(struct thc_request *r, size_t regions, size_t growth)
+/* All arrays beside the regions, and room to receive, which grows by @growth. */
+static int allocate(struct thc_request *r, size_t growth)
 {
-	size_t left = thc_budget_left(r->client), ring = block_size(r) * sizeof(float);
 	struct thc_progress *g = r->progress;
 	struct thc_layout l = { .at = NULL };
 
 	lay_out(r, &l);
-	g->ahead_blocks = in_place(r) ? 0 : ahead_blocks(r);
-	while (g->ahead_blocks && regions + growth + l.bytes + g->ahead_blocks * ring > left)
-		g->ahead_blocks--;
-	if (thc_buffers_take(r->client, &r->taken, regions, l.bytes + g->ahead_blocks * ring,
+	if (thc_buffers_take(r->client, &r->taken, g->data_chunks * g->region_bytes, l.bytes,
 			     growth))
 		return -ENOMEM;
 	g->regions = r->taken.buffer;
@@ -202,7 +178,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	thc_block_scales_init(&g->scales, &z->codec, r->count);
 	g->data_chunks = (uint32_t)(g->scales.blocks * chunks_per_block(r));
 	g->region_bytes = region_bytes(r);
-	if (allocate_arrays(r, g->data_chunks * g->region_bytes, growth))
+	if (allocate(r, growth))
 		return -ENOMEM;
 	r->phases.phase[SCALES] = thc_block_scales_phase(&g->scales, r);
 	r->phases.phase[SUMS] = (struct thc_phase){
@@ -216,58 +192,10 @@ static int prepare(struct thc_request *r, size_t growth)
 
 /* --- compress ------------------------------------------------------------- */
 
-/* Where block @block is kept from its rotation to its compression. */
-static float *rotated_at(const struct thc_request *r, size_t block)
-{
-	const struct thc_progress *g = r->progress;
-
-	if (in_place(r))
-		return (float *)region(r, block * chunks_per_block(r));
-	return g->ahead + block % g->ahead_blocks * block_size(r);
-}
-
-/* Blocks from @first on that rotated_at() has room for, one behind the other. */
-static size_t room_at(const struct thc_request *r, size_t first)
-{
-	const struct thc_progress *g = r->progress;
-	size_t blocks = thc_slice_blocks(&g->scales, first), free, turn;
-
-	if (in_place(r))
-		return blocks;
-	if (!g->ahead_blocks)
-		return 0;
-	free = g->packed + g->ahead_blocks - first;
-	turn = g->ahead_blocks - first % g->ahead_blocks;
-	free = free < turn ? free : turn;
-	return blocks < free ? blocks : free;
-}
-
-/* Rotates what comes next while its scales are on their way; false: no more can be. */
-static bool rotate_slice(struct thc_request *r)
-{
-	struct thc_progress *g = r->progress;
-	struct thc_slice slice;
-	size_t blocks;
-
-	if (g->rotated < g->packed)
-		g->rotated = g->packed;
-	blocks = room_at(r, g->rotated);
-	if (!blocks)
-		return false;
-	slice = thc_slice_of(r, &compressor(r)->codec, g->rotated, blocks);
-	thc_codec_rotate(&compressor(r)->codec, &slice.values,
-			 &(struct thc_blocks){ r->round, g->rotated, NULL, 0 },
-			 rotated_at(r, g->rotated));
-	g->rotated += blocks;
-	r->client->stats.rotated_ahead += blocks;
-	return true;
-}
-
 static struct thc_chunks indices_of(const struct thc_request *r, size_t block)
 {
 	const struct thc_progress *g = r->progress;
 
-	_Static_assert(sizeof(struct thc_hdr) <= THC_IN_PLACE_MAX, "indices follow their header");
 	return (struct thc_chunks){
 		.at = region(r, block * chunks_per_block(r)) + sizeof(struct thc_hdr),
 		.stride = g->region_bytes,
@@ -283,11 +211,7 @@ static void compress_block(struct thc_request *r, size_t block)
 	const struct thc_blocks b = thc_block_at(&g->scales, r, block);
 	const struct thc_slice slice = thc_slice_of(r, &z->codec, block, 1);
 
-	if (block < g->rotated)
-		thc_codec_quantise(&z->codec, rotated_at(r, block), 1, &b, &packed,
-				   &slice.residual);
-	else
-		thc_codec_compress(&z->codec, &slice.values, &b, &packed, &slice.residual);
+	thc_codec_compress(&z->codec, &slice.values, &b, &packed, &slice.residual);
 }
 
 static void compress_slice(struct thc_request *r)
@@ -311,14 +235,11 @@ static bool compute(struct thc_request *r)
 
 	if (thc_block_scales_measure(&g->scales, r))
 		return true;
-	if (r->phases.phase[SUMS].numbered && g->packed < g->scales.blocks &&
-	    thc_block_scales_known(&g->scales, g->packed,
-				   thc_slice_blocks(&g->scales, g->packed))) {
-		compress_slice(r);
-		return true;
-	}
-	/* the scales are on their way: use the time */
-	return !r->claim_status && g->packed < g->scales.blocks && rotate_slice(r);
+	if (!r->phases.phase[SUMS].numbered || g->packed == g->scales.blocks ||
+	    !thc_block_scales_known(&g->scales, g->packed, thc_slice_blocks(&g->scales, g->packed)))
+		return false;
+	compress_slice(r);
+	return true;
 }
 
 /* --- decode --------------------------------------------------------------- */

@@ -17,13 +17,6 @@ struct thc_scheme;
 struct thc_spec;
 struct thc_table_row;
 
-/* Where blocks are not rotated in place: coordinates rotated ahead of their scales at most, and the
- * part of the bucket that their floats may take. A millisecond of work: the scales take two round
- * trips.
- */
-#define THC_AHEAD		(1U << 20)
-#define THC_AHEAD_SHARE		8
-
 /* A small bucket counts as so many blocks of floats, if that is more. */
 #define THC_COUNTED_BLOCKS	3
 
@@ -86,19 +79,14 @@ int thc_table_read(const struct thc_spec *s, struct thc_table *t);
  * struct thc_progress - a bucket on its way
  *
  * A region holds one chunk while it is on its way: its packet at the front,
- * the answer's lanes at the end, at last the chunk's mean in the caller's
- * dtype. For fp32 and sums of up to 16 bits regions are as long as the chunk's
- * floats, so that blocks are rotated in place; all other blocks that are rotated
- * ahead of their scales wait in a ring.
+ * the answer's lanes at the end, at last the caller's values, which undo() goes
+ * back to.
  *
  * @region_bytes: of a chunk's region
  * @regions: all chunks' regions
  * @counts: contributors of each answered chunk
  * @lost: 1: the chunk's sum lacks this rank
  * @missing: answers each block still waits for
- * @ahead: the ring
- * @ahead_blocks: blocks of floats it has room for; 0 where blocks are rotated in place
- * @rotated: blocks rotated, some ahead of their scales
  * @packed: blocks compressed and ready to be sent
  */
 struct thc_progress {
@@ -109,9 +97,6 @@ struct thc_progress {
 	uint16_t	*counts;
 	uint8_t		*lost;
 	uint16_t	*missing;
-	float		*ahead;
-	size_t		ahead_blocks;
-	size_t		rotated;
 	size_t		packed;
 };
 

@@ -69,7 +69,7 @@ class Stats(ctypes.Structure):
         "requests", "failures", "packets_up", "bytes_up", "packets_down", "bytes_down", "chunks",
         "retransmits", "repeats", "waits", "excluded", "partial", "bad_tag", "unexpected",
         "foreign", "window_cuts", "send_calls", "receive_calls", "rtt_us", "window",
-        "rotated_ahead", "nonfinite", "rate_requests", "rate_blocks", "rate_skipped",
+        "reserved", "nonfinite", "rate_requests", "rate_blocks", "rate_skipped",
         "rate_bits_up", "rate_bits_down")] + [
             ("rate_square", c_double), ("rate_lost", c_double), ("trial", c_uint64),
             ("trial_fixed_ns", c_uint64), ("trial_rate_ns", c_uint64)]

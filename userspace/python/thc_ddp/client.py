@@ -258,7 +258,8 @@ class ThcClient:
         """What this client has done, as a dict; see libthc.h."""
         stats = abi.Stats(size=ctypes.sizeof(abi.Stats))
         _check(self._lib.thc_client_stats(self._live(), ctypes.byref(stats)))
-        return {name: getattr(stats, name) for name, _ in abi.Stats._fields_ if name != "size"}
+        return {name: getattr(stats, name) for name, _ in abi.Stats._fields_
+                if name not in ("size", "reserved")}
 
 
 CLIENT_OPTIONS = tuple(inspect.signature(ThcClient).parameters)
