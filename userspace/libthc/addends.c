@@ -146,8 +146,8 @@ int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct th
 			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l))
 {
-	/* packing writes behind what it keeps; the program's arrays of rows do not change */
-	size_t bytes = r->rows ? 0 : (r->count + THC_PACK_SLACK) * thc_dtype_size(r->dtype);
+	/* the program's arrays of rows do not change */
+	size_t bytes = r->rows ? 0 : r->count * thc_dtype_size(r->dtype);
 	size_t left, used;
 	struct thc_layout l = { .at = NULL };
 
@@ -279,6 +279,45 @@ static size_t bits_of(const struct thc_addends *a, const struct thc_request *r, 
 	return words;
 }
 
+/* Only values that the block has change in the caller's buffer. */
+static bool is_scattered(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
+{
+	return a->index && r->dtype == THC_FP32 && !a->whole[block] &&
+	       a->there[block] < thc_addends_count(r, block);
+}
+
+/* What undo goes back to; @packed: the values that the block has, where they alone change. */
+static void keep_block(struct thc_addends *a, const struct thc_request *r, uint32_t block,
+		       const float *packed)
+{
+	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype);
+	const void *from = thc_addends_of(r, block);
+
+	if (is_scattered(a, r, block)) {
+		from = packed;
+		count = a->there[block];
+	}
+	if (a->before)
+		memcpy(a->before + a->kept * size, from, count * size);
+	a->kept += count;
+}
+
+/* The values of the next block, behind those of the one before. */
+static void pack_block(struct thc_addends *a, const struct thc_request *r)
+{
+	uint32_t block = a->packing++;
+	float *to = a->packed + a->packed_to;
+	const float *x;
+	size_t words;
+
+	if (a->there[block]) {
+		x = source_of(a, r, block, 0, thc_addends_count(r, block));
+		words = bits_of(a, r, block);
+		a->packed_to += (uint32_t)a->sparse->pack(x, a->set, words, to);
+	}
+	keep_block(a, r, block, to);
+}
+
 /* Packs blocks until there are as many values as the group that is made has. */
 static void pack_group(struct thc_addends *a, const struct thc_request *r)
 {
@@ -289,17 +328,8 @@ static void pack_group(struct thc_addends *a, const struct thc_request *r)
 	memmove(a->packed, a->packed + a->packed_from, left * sizeof(*a->packed));
 	a->packed_from = 0;
 	a->packed_to = left;
-	for (; a->packed_to < a->each && a->packing < a->block; a->packing++) {
-		size_t count = thc_addends_count(r, a->packing), words;
-		const float *x;
-
-		if (!a->there[a->packing])
-			continue;
-		x = source_of(a, r, a->packing, 0, count);
-		words = bits_of(a, r, a->packing);
-		a->packed_to +=
-			(uint32_t)a->sparse->pack(x, a->set, words, a->packed + a->packed_to);
-	}
+	while (a->packed_to < a->each && a->packing < a->block)
+		pack_block(a, r);
 }
 
 /* @p's values, as fp32. */
@@ -402,31 +432,6 @@ static void store_block(const struct thc_addends *a, const struct thc_request *r
 	}
 }
 
-/* Only values that the block has change in the caller's buffer. */
-static bool is_scattered(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
-{
-	return a->index && r->dtype == THC_FP32 && !a->whole[block] &&
-	       a->there[block] < thc_addends_count(r, block);
-}
-
-static void keep_block(struct thc_addends *a, const struct thc_request *r, uint32_t block,
-		       size_t words)
-{
-	size_t count = thc_addends_count(r, block), size = thc_dtype_size(r->dtype);
-	const void *from = thc_addends_of(r, block);
-	uint8_t *to;
-
-	if (!a->before)
-		return;
-	to = a->before + a->kept * size;
-	if (!is_scattered(a, r, block)) {
-		memcpy(to, from, count * size);
-		a->kept += count;
-	} else if (a->there[block]) {
-		a->kept += a->sparse->pack(from, a->set, words, (float *)to);
-	}
-}
-
 /* What was sent of @block is no rest any more. */
 static void clear_source(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
 			 size_t words)
@@ -447,7 +452,10 @@ static void land_block(struct thc_addends *a, struct thc_request *r)
 	/* of a->set, which has the block's bits from here on */
 	size_t words = a->index && a->there[block] ? bits_of(a, r, block) : 0;
 
-	keep_block(a, r, block, words);
+	if (!a->index)
+		keep_block(a, r, block, NULL);
+	else if (a->packing == block)	/* it has no values, so no group needed it */
+		pack_block(a, r);
 	for (; landed < a->there[block]; landed += n) {
 		n = least(a->there[block] - landed, a->each - a->at);
 		means_of(a, r, block, &a->group[a->landing], a->at, n, a->means + landed);

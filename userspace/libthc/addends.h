@@ -52,9 +52,9 @@ struct thc_group {
  * @found: coordinates that the index has
  * @ring: places of @packets; @group_of: by place: whose the chunk there is
  * @making, @limb: chunk that is made next
- * @landed: blocks whose means are in the caller's buffer; @before: what those had, @kept values:
- *	all of a block, or of one that is not @whole those that it has, since its others are +0
- *	and stay; NULL: of rows
+ * @landed: blocks whose means are in the caller's buffer; @before: what those had, and some more,
+ *	@kept values: all of a block, or of one that is not @whole those that it has, since its
+ *	others are +0 and stay; NULL: of rows
  * @landing, @at: group and value of it that the next block begins with
  * @source: the values, as fp32, and what was sent of them is zero then; NULL: the caller's buffer
  * @loaded, @means: room for a block of values
