@@ -342,6 +342,27 @@ static void all__bits_never_change(void **state)
 }
 
 /* As many bytes as it is told, of whatever begins where it likes. */
+static void all__clear_zeroes_bytes(void **state)
+{
+	struct thc_codec c = { .ops = NULL };
+	uint8_t to[512] __attribute__((aligned(64))), expected[512];
+	enum thc_simd simd;
+	size_t bytes, from;
+
+	(void)state;
+	for (simd = THC_SIMD_SCALAR; simd <= THC_SIMD_AVX512; simd++) {
+		c.ops = thc_simd_ops(simd);
+		for (bytes = 0; c.ops && bytes <= 400; bytes++) {
+			from = bytes % 67;
+			memset(to, 0xa5, sizeof(to));
+			memset(expected, 0xa5, sizeof(expected));
+			memset(expected + from, 0, bytes);
+			thc_codec_clear(&c, to + from, bytes);
+			assert_memory_equal(to, expected, sizeof(to));
+		}
+	}
+}
+
 static void all__save_copies_bytes(void **state)
 {
 	struct thc_codec c = { .ops = NULL };
@@ -369,6 +390,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all__bits_never_change),
 		cmocka_unit_test(all__save_copies_bytes),
+		cmocka_unit_test(all__clear_zeroes_bytes),
 		cmocka_unit_test(avx2__all_settings),
 		cmocka_unit_test(avx2__all_forms),
 		cmocka_unit_test(avx2__all_block_sizes),

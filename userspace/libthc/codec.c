@@ -707,6 +707,11 @@ void thc_codec_save(const struct thc_codec *c, void *dst, const void *src, size_
 	c->ops->save(dst, src, bytes);
 }
 
+void thc_codec_clear(const struct thc_codec *c, void *dst, size_t bytes)
+{
+	c->ops->clear(dst, bytes);
+}
+
 void thc_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 {
 	if (dtype == THC_FP32)

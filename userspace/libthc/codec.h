@@ -242,6 +242,9 @@ void thc_codec_putback(const struct thc_codec *c, const struct thc_chunks *packe
 /* @bytes to @dst, which begins with a cache line and will not be read for a while. */
 void thc_codec_save(const struct thc_codec *c, void *dst, const void *src, size_t bytes);
 
+/* @bytes zeros to @dst, which will not be read for a while. */
+void thc_codec_clear(const struct thc_codec *c, void *dst, size_t bytes);
+
 /*
  * Conversions, to nearest even; what is larger than 65504 becomes that in fp16, NaN stays NaN with
  * sign and leading payload.  dst and src must not overlap unless dtype is THC_FP32 and they are

@@ -98,6 +98,7 @@ struct thc_quant {
  * @quantise: coordinates first..first+n of a tile; in points at the first; residual may be NULL
  * @dequant: out = (lane - centre) * scale + offset
  * @save: @bytes to @dst, which begins with a cache line, past the caches
+ * @clear: @bytes zeros, past the caches
  * @load, @store: conversions of any number of elements
  */
 struct thc_codec_ops {
@@ -117,6 +118,7 @@ struct thc_codec_ops {
 	void (*dequant)(const uint8_t *lanes, unsigned int width, size_t n, float centre,
 			float scale, float offset, float *out);
 	void (*save)(void *dst, const void *src, size_t bytes);
+	void (*clear)(void *dst, size_t bytes);
 	void (*load)(enum thc_dtype dtype, float *dst, const void *src, size_t count);
 	void (*store)(enum thc_dtype dtype, void *dst, const float *src, size_t count);
 };

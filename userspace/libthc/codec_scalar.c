@@ -185,6 +185,11 @@ static void scalar_save(void *dst, const void *src, size_t bytes)
 	memcpy(dst, src, bytes);
 }
 
+static void scalar_clear(void *dst, size_t bytes)
+{
+	memset(dst, 0, bytes);
+}
+
 static void scalar_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 {
 	size_t i;
@@ -215,6 +220,7 @@ const struct thc_codec_ops thc_ops_scalar = {
 	.quantise = scalar_quantise,
 	.dequant = scalar_dequant,
 	.save = scalar_save,
+	.clear = scalar_clear,
 	.load = scalar_load,
 	.store = scalar_store,
 };

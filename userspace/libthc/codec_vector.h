@@ -393,6 +393,17 @@ static void vector_save(void *dst, const void *src, size_t bytes)
 	memcpy(to + i, from + i, bytes - i * sizeof(float));
 }
 
+static void vector_clear(void *dst, size_t bytes)
+{
+	size_t before = -(uintptr_t)dst % sizeof(vf), at;
+
+	before = before < bytes ? before : bytes;
+	memset(dst, 0, before);
+	for (at = before; at + sizeof(vf) <= bytes; at += sizeof(vf))
+		vf_stream((float *)((uint8_t *)dst + at), vf_set(0.0f));
+	memset((uint8_t *)dst + at, 0, bytes - at);
+}
+
 static void vector_load(enum thc_dtype dtype, float *dst, const void *src, size_t count)
 {
 	size_t i;
@@ -436,6 +447,7 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 	.quantise = vector_quantise,		\
 	.dequant = vector_dequant,		\
 	.save = vector_save,			\
+	.clear = vector_clear,			\
 	.load = vector_load,			\
 	.store = vector_store,			\
 }

@@ -79,7 +79,6 @@ static void lay_out(struct thc_request *r, struct thc_layout *l)
 	size_t blocks = g->scales.blocks;
 
 	thc_block_scales_lay_out(&g->scales, l);
-	g->packets = thc_lay(l, blocks * PACKETS_MOST);
 	g->choice.of = thc_lay(l, blocks);
 	g->exponent = thc_lay(l, blocks * sizeof(*g->exponent));
 	g->order = thc_lay(l, blocks * sizeof(*g->order));
@@ -114,6 +113,7 @@ static int prepare(struct thc_request *r, size_t growth)
 {
 	struct thc_rated *g = calloc(1, sizeof(*g));
 	struct thc_layout l = { .at = NULL };
+	size_t values;
 	unsigned int k;
 
 	if (!g)
@@ -123,10 +123,12 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (take_share(r))
 		return -ENOMEM;
 	lay_out(r, &l);
-	if (thc_buffers_take(r->client, &r->taken,
-			     g->scales.blocks * BLOCK * thc_dtype_size(r->dtype), l.bytes, growth))
+	values = g->scales.blocks * BLOCK * thc_dtype_size(r->dtype);
+	if (thc_buffers_take(r->client, &r->taken, values + g->scales.blocks * PACKETS_MOST,
+			     l.bytes, growth))
 		return -ENOMEM;
 	g->saved = r->taken.buffer;
+	g->packets = g->saved + values;
 	l = (struct thc_layout){ .at = r->taken.arrays };
 	lay_out(r, &l);
 	r->phases.phase[SCALES] = thc_block_scales_phase(&g->scales, r);
@@ -266,8 +268,8 @@ static void ended(struct thc_request *r)
 	size_t at;
 
 	for (at = g->begin[0]; at < g->scales.blocks; at++)
-		memset(values_at(r, g->order[at]), 0,
-		       values_of(r, g->order[at]) * thc_dtype_size(r->dtype));
+		thc_codec_clear(g->scales.codec, values_at(r, g->order[at]),
+				values_of(r, g->order[at]) * thc_dtype_size(r->dtype));
 	thc_rate_ended(r);
 }
 
