@@ -16,11 +16,7 @@
 
 size_t thc_slice_blocks(const struct thc_block_scales *s, size_t first)
 {
-	size_t blocks = THC_SLICE >> s->codec->block_log2;
-
-	if (!blocks)
-		blocks = 1;
-	return blocks < s->blocks - first ? blocks : s->blocks - first;
+	return s->slice < s->blocks - first ? s->slice : s->blocks - first;
 }
 
 /* What the caller gave, and has kept. */
@@ -55,10 +51,23 @@ static size_t floats_of(const struct thc_block_scales *s, size_t blocks)
 	return blocks * thc_codec_scales(s->codec);
 }
 
-void thc_block_scales_init(struct thc_block_scales *s, const struct thc_codec *codec, size_t count)
+/* With as much for each aggregator as one alone would get at a time: many small batches cost the
+ * kernels of all hosts more.
+ */
+static size_t slice_of(const struct thc_request *r, const struct thc_codec *codec)
+{
+	size_t shards = r->client->list.count, slices = shards < THC_SLICES ? shards : THC_SLICES;
+	size_t blocks = (slices ? slices : 1) * THC_SLICE >> codec->block_log2;
+
+	return blocks ? blocks : 1;
+}
+
+void thc_block_scales_init(struct thc_block_scales *s, const struct thc_request *r,
+			   const struct thc_codec *codec)
 {
 	s->codec = codec;
-	s->blocks = thc_codec_blocks(codec, count);
+	s->blocks = thc_codec_blocks(codec, r->count);
+	s->slice = slice_of(r, codec);
 	s->chunks = (uint32_t)((floats_of(s, s->blocks) + LANES32 - 1) / LANES32);
 }
 

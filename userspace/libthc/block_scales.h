@@ -19,6 +19,7 @@ struct thc_request;
  * struct thc_block_scales - those of a bucket
  * @codec: says what they are
  * @blocks: of the bucket
+ * @slice: that are computed between two looks at the sockets
  * @chunks: their packets
  * @of: of each block, thc_codec_scales(); own ones, replaced by the agreed maxima
  * @packets: THC_ANSWER_BYTES each
@@ -28,6 +29,7 @@ struct thc_request;
 struct thc_block_scales {
 	const struct thc_codec	*codec;
 	size_t			blocks;
+	size_t			slice;
 	uint32_t		chunks;
 	float			*of;
 	uint8_t			*packets;
@@ -43,13 +45,14 @@ struct thc_slice {
 	struct thc_residual_at	residual;
 };
 
-/* Blocks from @first on that may be computed between two looks at the sockets. */
+/* Blocks from @first on that are computed between two looks at the sockets. */
 size_t thc_slice_blocks(const struct thc_block_scales *s, size_t first);
 struct thc_slice thc_slice_of(const struct thc_request *r, const struct thc_codec *c, size_t first,
 			      size_t blocks);
 
-/* Of @count coordinates. */
-void thc_block_scales_init(struct thc_block_scales *s, const struct thc_codec *codec, size_t count);
+/* Of @r. */
+void thc_block_scales_init(struct thc_block_scales *s, const struct thc_request *r,
+			   const struct thc_codec *codec);
 void thc_block_scales_lay_out(struct thc_block_scales *s, struct thc_layout *l);
 /* Their phase, of @r. */
 struct thc_phase thc_block_scales_phase(const struct thc_block_scales *s, struct thc_request *r);

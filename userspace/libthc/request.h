@@ -20,8 +20,11 @@
 
 /* Bytes of an answer: header and lanes. */
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
-/* Coordinates compressed between two looks at the sockets. */
+/* Coordinates compressed between two looks at the sockets, for each aggregator, but no more of them
+ * than THC_SLICES: that takes a third of a millisecond.
+ */
 #define THC_SLICE		65536
+#define THC_SLICES		4
 /* How often a scheme may take more memory. */
 #define THC_TAKEN_LATE		3
 

@@ -175,7 +175,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	thc_block_scales_init(&g->scales, &z->codec, r->count);
+	thc_block_scales_init(&g->scales, r, &z->codec);
 	g->data_chunks = (uint32_t)(g->scales.blocks * chunks_per_block(r));
 	g->region_bytes = region_bytes(r);
 	if (allocate(r, growth))

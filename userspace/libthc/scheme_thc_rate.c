@@ -119,7 +119,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (!g)
 		return -ENOMEM;
 	r->progress = g;
-	thc_block_scales_init(&g->scales, &compressor(r)->codec, r->count);
+	thc_block_scales_init(&g->scales, r, &compressor(r)->codec);
 	if (take_share(r))
 		return -ENOMEM;
 	lay_out(r, &l);
