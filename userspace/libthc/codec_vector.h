@@ -6,8 +6,8 @@
  *	VL			floats a vector, 8 or 16
  *	ROWS			vectors that one radix pass keeps in registers, 8
  *	vf, vi			vectors of floats and of 32-bit integers
- *	vf_stream		vf_store past the caches; whoever waits for a lock, or gives one back, waits
- *				for that, too
+ *	vf_stream		vf_store past the caches; a thread that takes a lock, or gives one
+ *				back, waits until they are in memory
  *	vf_load, vf_store, vf_add, vf_sub, vf_mul, vf_set, vf_min, vf_max
  *	vf_from_fp16, vf_from_bf16	VL halves in memory -> floats
  *	vf_from_u4, vf_from_u8, vf_from_le16, vf_from_le32	VL lanes in memory -> floats
