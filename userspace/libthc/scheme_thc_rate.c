@@ -24,8 +24,11 @@ enum { SCALES = THC_AGREEMENT_PHASES, SUMS = SCALES };
 
 _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each class");
 
-/* Bytes that the packets of a block take, at most: two chunks of six bits. */
+/* Bytes that the packets of a block take, at most: two chunks of six bits. A chunk of two blocks takes
+ * more where it has one, the last of a class with sums of 4 bits, of which there are up to four.
+ */
 #define PACKETS_MOST	(2 * (sizeof(struct thc_hdr) + BLOCK / 2 * THC_RATE_BITS_MAX / 8))
+#define PACKETS_MORE	(4 * (sizeof(struct thc_hdr) + THC_LANE_BYTES - PACKETS_MOST))
 
 /**
  * struct thc_rated - a bucket on its way
@@ -124,8 +127,9 @@ static int prepare(struct thc_request *r, size_t growth)
 		return -ENOMEM;
 	lay_out(r, &l);
 	values = g->scales.blocks * BLOCK * thc_dtype_size(r->dtype);
-	if (thc_buffers_take(r->client, &r->taken, values + g->scales.blocks * PACKETS_MOST,
-			     l.bytes, growth))
+	if (thc_buffers_take(r->client, &r->taken,
+			     values + g->scales.blocks * PACKETS_MOST + PACKETS_MORE, l.bytes,
+			     growth))
 		return -ENOMEM;
 	g->saved = r->taken.buffer;
 	g->packets = g->saved + values;
