@@ -52,13 +52,16 @@ static size_t floats_of(const struct thc_block_scales *s, size_t blocks)
 }
 
 /* With as much for each aggregator as one alone would get at a time: many small batches cost the
- * kernels of all hosts more.
+ * kernels of all hosts more. No more than a quarter of a bucket, so that some is on its way while the
+ * rest is computed.
  */
 static size_t slice_of(const struct thc_request *r, const struct thc_codec *codec)
 {
-	size_t shards = r->client->list.count, slices = shards < THC_SLICES ? shards : THC_SLICES;
-	size_t blocks = (slices ? slices : 1) * THC_SLICE >> codec->block_log2;
+	size_t slices = r->count / (4 * THC_SLICE), shards = r->client->list.count, blocks;
 
+	slices = slices < shards ? slices : shards;
+	slices = slices < THC_SLICES ? slices : THC_SLICES;
+	blocks = (slices ? slices : 1) * THC_SLICE >> codec->block_log2;
 	return blocks ? blocks : 1;
 }
 
