@@ -20,8 +20,8 @@
 
 /* Bytes of an answer: header and lanes. */
 #define THC_ANSWER_BYTES	(sizeof(struct thc_hdr) + THC_LANE_BYTES)
-/* Coordinates compressed between two looks at the sockets, for each aggregator, but no more of them
- * than THC_SLICES: that takes a third of a millisecond.
+/* Coordinates computed between two looks at the sockets; block_scales.c takes a slice for each
+ * aggregator, but no more than THC_SLICES, which are compressed in a third of a millisecond.
  */
 #define THC_SLICE		65536
 #define THC_SLICES		4

@@ -12,8 +12,9 @@ struct thc_client;
 /**
  * struct thc_residual - error memory of one key
  * @now: what compression has lost so far, @count floats
- * @next: the loss after the round in progress; exchanged with @now when that
- *	succeeds, so that a failed round leaves nothing half-applied
+ * @next: the loss after the round in progress, until a block is compressed what is to be
+ *	compressed of it; exchanged with @now when the round succeeds, so that one that fails
+ *	leaves nothing half-applied
  * @turn: rounds of the key so far that had a rate, modulo THC_RATE_ROUNDS
  * @undoable: @next is what @now was before the last round of the key
  * @busy: a request uses it

@@ -29,14 +29,14 @@ struct thc_request;
  * @describe: fills in what of @info is the scheme's, also while there is no context
  * @prepare: thc_request.taken and progress, and phases behind the agreement, with the chunks that
  *	are known from the start; the transport will take @growth bytes. -ENOMEM
- * @compute: a slice of at most THC_SLICE coordinates; false: there is nothing to do now. Says in
+ * @compute: a slice of THC_SLICE coordinates, or some more; false: there is nothing to do now. Says in
  *	thc_request.claimed and claim_status what it has found
  * @agreed: the agreement has succeeded, and phases have their numbers
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
  *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED.
  *	May write results to the caller's buffer, which it can undo
  * @ended: NULL, or the request has succeeded: nothing of it can fail or be undone any more, and its
- *	error memory is still thc_residual.next. May write what is left of the results and of that
+ *	error memory is still thc_residual.next. May write what is left of the results
  * @undo: makes the caller's buffer what it was: the request has failed; whether or not @prepare
  *	was called, or succeeded
  */
