@@ -52,8 +52,8 @@ static size_t floats_of(const struct thc_block_scales *s, size_t blocks)
 }
 
 /* With as much for each aggregator as one alone would get at a time: many small batches cost the
- * kernels of all hosts more. No more than a quarter of a bucket, so that some is on its way while the
- * rest is computed.
+ * kernels of all hosts more. No more than a quarter of a bucket, so that some is on its way while
+ * the rest is computed.
  */
 static size_t slice_of(const struct thc_request *r, const struct thc_codec *codec)
 {

@@ -29,8 +29,8 @@ struct thc_request;
  * @describe: fills in what of @info is the scheme's, also while there is no context
  * @prepare: thc_request.taken and progress, and phases behind the agreement, with the chunks that
  *	are known from the start; the transport will take @growth bytes. -ENOMEM
- * @compute: a slice of THC_SLICE coordinates, or some more; false: there is nothing to do now. Says in
- *	thc_request.claimed and claim_status what it has found
+ * @compute: a slice of THC_SLICE coordinates, or some more; false: there is nothing to do now. Says
+ *	in thc_request.claimed and claim_status what it has found
  * @agreed: the agreement has succeeded, and phases have their numbers
  * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
  *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED.

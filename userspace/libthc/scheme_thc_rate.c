@@ -24,8 +24,9 @@ enum { SCALES = THC_AGREEMENT_PHASES, SUMS = SCALES };
 
 _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each class");
 
-/* Bytes that the packets of a block take, at most: two chunks of six bits. A chunk of two blocks takes
- * more where it has one, the last of a class with sums of 4 bits, of which there are up to four.
+/* Bytes that the packets of a block take, at most: two chunks of six bits. A chunk of two blocks
+ * takes more where it has one, the last of a class with sums of 4 bits, of which there are up to
+ * four.
  */
 #define PACKETS_MOST	(2 * (sizeof(struct thc_hdr) + BLOCK / 2 * THC_RATE_BITS_MAX / 8))
 #define PACKETS_MORE	(4 * (sizeof(struct thc_hdr) + THC_LANE_BYTES - PACKETS_MOST))
