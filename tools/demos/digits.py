@@ -227,8 +227,9 @@ def last_words(r):
   its {"workers sent" if r["chosen"] else "buckets call for"}, and each of {r["received"]} received has one fate or drop. --verbose shows all.
 
   {goal.what(r)} of {r["workers"]} workers were summed {where}, without decompressing them.
-  THC pays where links are slow beside the processors. It loses with large buckets on fast links,
-  and with many ranks, because the link of the one aggregator carries the packets of all ranks.
+  THC pays where links are slow beside the processors. It gains little or loses with large
+  buckets on fast links, and loses with many ranks, because the link of the one aggregator carries the
+  packets of all.
   The table "When it pays" in README.md says by how much.
 
   On one host:      thcd -i eth0 --job 1,ranks={r["workers"]}{goal.key_of(r)},key=@/etc/thc/job1.key
