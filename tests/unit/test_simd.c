@@ -363,6 +363,7 @@ static void all__clear_zeroes_bytes(void **state)
 	}
 }
 
+/* The same, to where a cache line begins. */
 static void all__save_copies_bytes(void **state)
 {
 	struct thc_codec c = { .ops = NULL };
