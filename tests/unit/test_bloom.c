@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "bloom.h"
+#include "codec_ops.h"
 #include "randomword.h"
 #include "sparse.h"
 
@@ -29,7 +30,7 @@ static void set_up(struct bed *b, size_t items, size_t capacity)
 	b->words = (items + 31) / 32;
 	b->put = calloc(b->words, sizeof(*b->put));
 	b->got = calloc(b->words, sizeof(*b->got));
-	thc_index_init(&b->index, b->bloom.bits, 0, 1);
+	thc_index_init(&b->index, thc_simd_ops(THC_SIMD_AUTO)->sparse, b->bloom.bits, 0, 1);
 	thc_index_lay_out(&b->index, &l);
 	b->room = calloc(1, l.bytes);
 	assert_true(b->put && b->got && b->room);

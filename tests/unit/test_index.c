@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "codec_ops.h"
 #include "index.h"
 #include "randomword.h"
 
@@ -32,6 +33,13 @@ struct bed {
 	uint8_t *in;
 	uint32_t sent[THC_INDEX_LEVELS];
 };
+
+static enum thc_simd simd_of(unsigned int rank)
+{
+	enum thc_simd simd = (enum thc_simd)(THC_SIMD_SCALAR + rank);
+
+	return thc_simd_ops(simd) ? simd : THC_SIMD_SCALAR;
+}
 
 static void put(struct bed *b, struct rank *r, double density)
 {
@@ -66,7 +74,9 @@ static void make(struct bed *b, double density)
 		struct rank *r = &b->rank[i];
 		struct thc_layout l = { .at = NULL };
 
-		thc_index_init(&r->x, b->count, b->grain_log2, b->levels);
+		/* each by other loops, if this CPU has them */
+		thc_index_init(&r->x, thc_simd_ops(simd_of(i))->sparse, b->count, b->grain_log2,
+			       b->levels);
 		thc_index_lay_out(&r->x, &l);
 		r->memory = calloc(1, l.bytes);
 		assert_non_null(r->memory);
@@ -224,9 +234,43 @@ static void index__all_ranks_have_the_union(void **state)
 			}
 }
 
+/* An aggregator that says more than there is. */
+static void index__has_nothing_behind_its_end(void **state)
+{
+	static const size_t counts[] = { 1, 33, 1000, 1025, 70001 };
+	uint32_t lanes[THC_INDEX_CHUNK], bits;
+	unsigned int c, at;
+	bool all;
+
+	(void)state;
+	for (c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+		struct bed b = { .count = counts[c], .levels = 1 + c % 3 };
+		struct thc_index *x = &b.rank[c % RANKS].x;
+		size_t words = WORDS(b.count);
+		uint32_t chunk, chunks;
+
+		make(&b, .5);
+		memset(lanes, 0xff, sizeof(lanes));
+		for (at = b.levels; at--;) {
+			chunks = thc_index_size(x, at, &all);
+			assert_true(all);
+			assert_int_equal(chunks, (x->level[at].words + 255) / 256);
+			if (at < b.levels - 1)
+				assert_int_equal(x->level[at].found, x->level[at].words);
+			for (chunk = 0; chunk < chunks; chunk++)
+				assert_true(thc_index_answer(x, at, chunk, lanes));
+		}
+		assert_int_equal(thc_index_known(x), b.count);
+		thc_index_get(x, words - 1, &bits, 1);
+		assert_int_equal(bits, UINT32_MAX >> (32 * words - b.count));
+		end(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(index__has_nothing_behind_its_end),
 		cmocka_unit_test(index__all_ranks_have_the_union),
 	};
 

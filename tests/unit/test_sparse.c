@@ -122,6 +122,42 @@ static void pack__and_back(void **state)
 	}
 }
 
+static void widen__has_zero_where_there_is_no_own_bit(void **state)
+{
+	uint32_t own[WORDS], bits[WORDS];
+	unsigned int share, k;
+	size_t i, n, all;
+
+	(void)state;
+	for (share = 0; share <= 256; share += 8) {
+		float *x = values(N + THC_PACK_SLACK, 256), wide[N + THC_PACK_SLACK];
+
+		memset(own, 0, sizeof(own));
+		memset(bits, 0, sizeof(bits));
+		for (i = 0; i < N; i++) {
+			/* there are words without any bit, and without one of their own */
+			uint32_t any = i / 32 % 5 && random_word() % 256 < share;
+			uint32_t mine = any && i / 32 % 7 && random_word() % 3 == 0;
+
+			bits[i / 32] |= any << i % 32;
+			own[i / 32] |= mine << i % 32;
+		}
+		for (k = 0; k < all_loops; k++) {
+			memset(wide, 0x77, sizeof(wide));
+			n = loops[k]->widen(x, own, bits, WORDS, wide);
+			assert_int_equal(n, thc_bits_count(own, WORDS));
+			for (i = 0, n = 0, all = 0; i < N; i++) {
+				if (!(bits[i / 32] >> i % 32 & 1))
+					continue;
+				assert_int_equal(
+					thc_float_bits(wide[all++]),
+					own[i / 32] >> i % 32 & 1 ? thc_float_bits(x[n++]) : 0);
+			}
+		}
+		free(x);
+	}
+}
+
 /* Of a last word whose values are not all there. */
 static void pack__reads_no_further(void **state)
 {
@@ -166,6 +202,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(mark__has_a_bit_a_value),
 		cmocka_unit_test(pack__and_back),
+		cmocka_unit_test(widen__has_zero_where_there_is_no_own_bit),
 		cmocka_unit_test(pack__reads_no_further),
 		cmocka_unit_test(count__is_of_all_words),
 	};

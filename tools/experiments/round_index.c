@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "codec_ops.h"
 #include "index.h"
 #include "trial.h"
 
@@ -37,7 +38,7 @@ CALL int round_by_index(uint64_t count, uint32_t grain_log2, uint32_t levels, co
 
 	if (!count || count > UINT32_MAX || grain_log2 > 8 || !levels || levels > THC_INDEX_LEVELS)
 		return -EINVAL;
-	thc_index_init(&x, count, grain_log2, levels);
+	thc_index_init(&x, thc_simd_ops(THC_SIMD_AUTO)->sparse, count, grain_log2, levels);
 	thc_index_lay_out(&x, &l);
 	memory = calloc(1, l.bytes);
 	if (!memory)

@@ -121,7 +121,6 @@ void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, str
 		a->set = thc_lay(l, BLOCK_WORDS * sizeof(*a->set));
 		a->whole = thc_lay(l, a->scales->blocks);
 	}
-	a->packets = thc_lay(l, a->ring * THC_ANSWER_BYTES);
 	a->group_of = thc_lay(l, a->ring * sizeof(*a->group_of));
 }
 
@@ -142,13 +141,18 @@ static uint32_t ring_of(const struct thc_addends *a, const struct thc_request *r
 	return (uint32_t)(places < most ? places : most) & ~1U;
 }
 
+static size_t whole_lines(size_t bytes)
+{
+	return (bytes + 63) & ~(size_t)63;
+}
+
 int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct thc_taken *taken,
 			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l))
 {
 	/* the program's arrays of rows do not change */
-	size_t bytes = r->rows ? 0 : r->count * thc_dtype_size(r->dtype);
-	size_t left, used;
+	size_t bytes = r->rows ? 0 : whole_lines(r->count * thc_dtype_size(r->dtype));
+	size_t left, used, packets;
 	struct thc_layout l = { .at = NULL };
 
 	lay_out(r, &l);
@@ -158,9 +162,18 @@ int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct th
 	a->ring = ring_of(a, r, left > used ? left - used : 0);
 	l = (struct thc_layout){ .at = NULL };
 	lay_out(r, &l);
-	if (thc_buffers_take(r->client, taken, bytes, l.bytes, growth))
+	packets = whole_lines(a->ring * THC_ANSWER_BYTES);
+	used = bytes + packets + l.bytes + growth + 2 * 64;
+	/* of what is sent from elsewhere all is at hand */
+	if (a->index && !a->source)
+		thc_own_init(&a->own, a->sparse, r->count, left > used ? left - used : 0);
+	if (thc_buffers_take(r->client, taken, bytes + packets + thc_own_bytes(&a->own), l.bytes,
+			     growth))
 		return -ENOMEM;
-	a->before = taken->buffer;
+	a->packets = taken->buffer;
+	a->before = r->rows ? NULL : a->packets + packets;
+	if (a->own.room)
+		thc_own_place(&a->own, a->packets + packets + bytes);
 	l = (struct thc_layout){ .at = taken->arrays };
 	lay_out(r, &l);
 	return 0;
@@ -307,13 +320,16 @@ static void pack_block(struct thc_addends *a, const struct thc_request *r)
 {
 	uint32_t block = a->packing++;
 	float *to = a->packed + a->packed_to;
-	const float *x;
 	size_t words;
 
 	if (a->there[block]) {
-		x = source_of(a, r, block, 0, thc_addends_count(r, block));
 		words = bits_of(a, r, block);
-		a->packed_to += (uint32_t)a->sparse->pack(x, a->set, words, to);
+		if (thc_own_has(&a->own, block))
+			thc_own_pack(&a->own, block, a->set, words, to);
+		else
+			a->sparse->pack(source_of(a, r, block, 0, thc_addends_count(r, block)),
+					a->set, words, to);
+		a->packed_to += a->there[block];
 	}
 	keep_block(a, r, block, to);
 }

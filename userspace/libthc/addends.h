@@ -21,6 +21,7 @@
 #include "buffers.h"
 #include "fixed.h"
 #include "index.h"
+#include "own.h"
 #include "phase.h"
 #include "scales.h"
 
@@ -57,6 +58,7 @@ struct thc_group {
  *	others are +0 and stay; NULL: of rows
  * @landing, @at: group and value of it that the next block begins with
  * @source: the values, as fp32, and what was sent of them is zero then; NULL: the caller's buffer
+ * @own: this rank's values by themselves, if whoever looked at the bucket kept them
  * @loaded, @means: room for a block of values
  * @packed: values of groups from @making on: @packed_to of them, of blocks before @packing; the
  *	group's are @packed_from there. @set, @dense: room for a block. All with an index alone
@@ -87,6 +89,7 @@ struct thc_addends {
 	uint32_t		landing;
 	uint32_t		at;
 	float			*source;
+	struct thc_own		own;
 	float			*loaded;
 	float			*means;
 	float			*packed;

@@ -7,6 +7,7 @@
 
 #include "index.h"
 #include "request.h"
+#include "sparse.h"
 
 static uint32_t words_of(size_t bits)
 {
@@ -18,11 +19,13 @@ static uint32_t chunks_of(uint32_t words)
 	return (words + THC_INDEX_CHUNK - 1) / THC_INDEX_CHUNK;
 }
 
-void thc_index_init(struct thc_index *x, size_t count, unsigned int grain_log2, unsigned int levels)
+void thc_index_init(struct thc_index *x, const struct thc_sparse_ops *sparse, size_t count,
+		    unsigned int grain_log2, unsigned int levels)
 {
 	size_t bits = (count + ((size_t)1 << grain_log2) - 1) >> grain_log2;
 	unsigned int at;
 
+	x->sparse = sparse;
 	x->levels = levels;
 	x->grain_log2 = grain_log2;
 	x->count = count;
@@ -116,15 +119,19 @@ static void search(struct thc_index *x, unsigned int at)
 {
 	const struct thc_level *above = &x->level[at + 1];
 	struct thc_level *l = &x->level[at];
-	uint32_t bits;
+	uint32_t bits, n, left;
 
-	for (; l->searched < above->known; l->searched++) {
-		for (bits = above->word[l->searched]; bits; bits &= bits - 1) {
-			if (l->found % THC_INDEX_CHUNK == 0)
-				l->start[l->found / THC_INDEX_CHUNK] =
-					32 * l->searched + (uint32_t)__builtin_ctz(bits);
-			l->found++;
-		}
+	for (; l->searched < above->known; l->searched++, l->found += n) {
+		bits = above->word[l->searched];
+		n = thc_bits_count(&bits, 1);
+		/* of the chunk before */
+		left = (THC_INDEX_CHUNK - l->found % THC_INDEX_CHUNK) % THC_INDEX_CHUNK;
+		if (left >= n)
+			continue;
+		for (; left; left--)
+			bits &= bits - 1;
+		l->start[(l->found + THC_INDEX_CHUNK - 1) / THC_INDEX_CHUNK] =
+			32 * l->searched + (uint32_t)__builtin_ctz(bits);
 	}
 }
 
@@ -163,70 +170,107 @@ uint32_t thc_index_size(struct thc_index *x, unsigned int at, bool *all)
 	return *all ? chunks_of(l->found) : l->found / THC_INDEX_CHUNK;
 }
 
-/* The words of a chunk, one after the other. */
-struct walk {
-	const struct thc_level *above;	/* NULL: of the top level */
-	uint32_t word;
-	uint32_t end;			/* of a top level */
-	uint32_t bits;			/* of @above's word, those that are not over */
+/* Some words of a chunk: those of 32 in a row, from word @base on, that have a bit of @bits. */
+struct run {
+	uint32_t base;
+	uint32_t bits;
 };
 
-static struct walk walk_from(const struct thc_index *x, unsigned int at, uint32_t chunk)
+/* Up to which word it is known what is sent. */
+static uint32_t known_to(const struct thc_index *x, unsigned int at)
 {
-	const struct thc_level *l = &x->level[at];
-	struct walk w = { .word = chunk * THC_INDEX_CHUNK, .end = l->words };
-
-	if (is_top(x, at))
-		return w;
-	w.above = &x->level[at + 1];
-	w.word = l->start[chunk];
-	w.bits = w.above->word[w.word / 32] >> w.word % 32 << w.word % 32;
-	return w;
+	return is_top(x, at) ? x->level[at].words : 32 * x->level[at + 1].known;
 }
 
-/* False: there are no more; else *@word is the next one's number. */
-static bool step(struct walk *w, uint32_t *word)
+/* Those of the 32 words at @base that are sent. */
+static uint32_t sent_of(const struct thc_index *x, unsigned int at, uint32_t base)
 {
-	if (!w->above) {
-		*word = w->word++;
-		return *word < w->end;
+	uint32_t left = known_to(x, at) - base;
+
+	if (!is_top(x, at))
+		return x->level[at + 1].word[base / 32];
+	return left < 32 ? (1U << left) - 1 : UINT32_MAX;
+}
+
+/* The next one, from word @base on; of no bits: there is none. */
+static struct run run_from(const struct thc_index *x, unsigned int at, uint32_t base)
+{
+	struct run r = { .base = base };
+
+	for (; r.base < known_to(x, at); r.base += 32) {
+		r.bits = sent_of(x, at, r.base);
+		if (r.bits)
+			break;
 	}
-	while (!w->bits) {
-		w->word = w->word / 32 * 32 + 32;
-		if (w->word / 32 >= w->above->known)
-			return false;
-		w->bits = w->above->word[w->word / 32];
+	return r;
+}
+
+static struct run first_run(const struct thc_index *x, unsigned int at, uint32_t chunk)
+{
+	uint32_t start = is_top(x, at) ? chunk * THC_INDEX_CHUNK : x->level[at].start[chunk];
+	struct run r = { start & ~31U, sent_of(x, at, start & ~31U) };
+
+	r.bits &= UINT32_MAX << start % 32;
+	return r;
+}
+
+/* What a chunk's words need, and what the loops of sparse.h may write behind them. */
+#define RUNS_ROOM	(THC_INDEX_CHUNK + 32 + THC_PACK_SLACK)
+
+/* The words of chunk @chunk, one behind the other, to @to, RUNS_ROOM of them; how many. Behind them
+ * are those of the same run that are the next chunk's.
+ */
+static uint32_t collect(const struct thc_index *x, unsigned int at, uint32_t chunk, uint32_t *to)
+{
+	const uint32_t *word = x->level[at].word;
+	struct run r = first_run(x, at, chunk);
+	uint32_t n = 0;
+
+	for (; r.bits && n < THC_INDEX_CHUNK; r = run_from(x, at, r.base + 32))
+		n += (uint32_t)x->sparse->pack((const float *)(word + r.base), &r.bits, 1,
+					       (float *)(to + n));
+	return n < THC_INDEX_CHUNK ? n : THC_INDEX_CHUNK;
+}
+
+/* Words of chunk @chunk, from @from, to where they belong. Of the last run there may be more than the
+ * chunk's: collect() has found them there.
+ */
+static void spread(const struct thc_index *x, unsigned int at, uint32_t chunk, const uint32_t *from,
+		   uint32_t n)
+{
+	uint32_t *word = x->level[at].word, done = 0;
+	struct run r = first_run(x, at, chunk);
+
+	for (; done < n; r = run_from(x, at, r.base + 32)) {
+		x->sparse->scatter((const float *)(from + done), &r.bits, 1,
+				   (float *)(word + r.base));
+		done += thc_bits_count(&r.bits, 1);
 	}
-	*word = w->word / 32 * 32 + (uint32_t)__builtin_ctz(w->bits);
-	w->bits &= w->bits - 1;
-	return true;
 }
 
 void thc_index_fill(const struct thc_index *x, unsigned int at, uint32_t chunk, void *lanes)
 {
-	struct walk w = walk_from(x, at, chunk);
+	uint32_t own[RUNS_ROOM], n = collect(x, at, chunk, own), k;
 	__le32 *lane = lanes;
-	uint32_t word, k;
 
-	for (k = 0; k < THC_INDEX_CHUNK; k++)
-		lane[k] = thc_le32(step(&w, &word) ? x->level[at].word[word] : 0);
+	for (k = 0; k < n; k++)
+		lane[k] = thc_le32(own[k]);
+	memset(lane + n, 0, (THC_INDEX_CHUNK - n) * sizeof(*lane));
 }
 
 bool thc_index_answer(struct thc_index *x, unsigned int at, uint32_t chunk, const void *lanes)
 {
-	struct walk w = walk_from(x, at, chunk);
+	uint32_t own[RUNS_ROOM], n = collect(x, at, chunk, own), lacks = 0, k, bits;
 	struct thc_level *l = &x->level[at];
 	const __le32 *lane = lanes;
-	uint32_t word, k, bits;
-	bool lacks = false;
 
-	for (k = 0; k < THC_INDEX_CHUNK && step(&w, &word); k++) {
+	for (k = 0; k < n; k++) {
 		bits = thc_le32(lane[k]);
-		if (word == l->words - 1)
-			bits &= l->last_bits;
-		lacks |= l->word[word] & ~bits;
-		l->word[word] = bits;
+		lacks |= own[k] & ~bits;
+		own[k] = bits;
 	}
+	spread(x, at, chunk, own, n);
+	l->word[l->words - 1] &= l->last_bits;
 	l->came[chunk] = 1;
 	know(x, at, l);
 	return !lacks;

@@ -17,6 +17,8 @@
 
 #include "buffers.h"
 
+struct thc_sparse_ops;
+
 #define THC_INDEX_LEVELS	3
 /* Words of a chunk. */
 #define THC_INDEX_CHUNK		256
@@ -46,15 +48,16 @@ struct thc_level {
 
 /* @level[0] is the leaf, @level[levels - 1] the top. */
 struct thc_index {
+	const struct thc_sparse_ops *sparse;
 	struct thc_level	level[THC_INDEX_LEVELS];
 	unsigned int		levels;
 	unsigned int		grain_log2;
 	size_t			count;
 };
 
-/* Of @count coordinates; @levels: 1 to 3. */
-void thc_index_init(struct thc_index *x, size_t count, unsigned int grain_log2,
-		    unsigned int levels);
+/* Of @count coordinates; @levels: 1 to 3. @sparse: loops, any of them: results are the same. */
+void thc_index_init(struct thc_index *x, const struct thc_sparse_ops *sparse, size_t count,
+		    unsigned int grain_log2, unsigned int levels);
 void thc_index_lay_out(struct thc_index *x, struct thc_layout *l);
 
 /* This rank's coordinates of words @first to @first + @words of 32 coordinates, a bit each, are

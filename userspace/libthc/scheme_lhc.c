@@ -131,7 +131,8 @@ static int prepare(struct thc_request *r, size_t growth)
 	levels = habit->rest ? 0 : thc_habit_levels(habit, items);
 	r->levels = levels;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
-	thc_index_init(&g->index, r->count, r->grain_log2, levels);
+	thc_index_init(&g->index, thc_simd_ops(r->client->options.simd)->sparse, r->count,
+		       r->grain_log2, levels);
 	thc_addends_init(&g->addends, r, &g->scales, levels ? &g->index : NULL);
 	if (r->keep) {
 		thc_keep_init(&g->keep, r->error, g->scales.blocks);
@@ -154,6 +155,7 @@ static void mark(struct thc_progress *g, uint32_t block, const float *x, size_t 
 	uint32_t bits[THC_SCALE_BLOCK / 32];
 
 	g->addends.whole[block] = g->addends.sparse->mark(x, n, least, bits);
+	thc_own_add(&g->addends.own, block, x, bits, (n + 31) / 32);
 	thc_index_put(&g->index, (size_t)block * (THC_SCALE_BLOCK / 32), bits, (n + 31) / 32);
 }
 

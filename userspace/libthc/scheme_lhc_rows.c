@@ -65,7 +65,8 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (!habit)
 		return -ENOMEM;
 	r->levels = thc_habit_levels(habit, total);
-	thc_index_init(&g->index, total, 0, r->levels);
+	thc_index_init(&g->index, thc_simd_ops(r->client->options.simd)->sparse, total, 0,
+		       r->levels);
 	thc_index_lay_out(&g->index, &l);
 	if (thc_buffers_take(r->client, &r->taken, 0, l.bytes, growth))
 		return -ENOMEM;

@@ -125,9 +125,9 @@ static void choose(struct thc_request *r, size_t capacity)
 	if (!r->grain_log2)
 		thc_bloom_init(&g->bloom, r->count, capacity);
 	if (g->bloom.bits)
-		thc_index_init(&g->index, g->bloom.bits, 0, 1);
+		thc_index_init(&g->index, g->sparse, g->bloom.bits, 0, 1);
 	else
-		thc_index_init(&g->index, r->count, r->grain_log2, 1);
+		thc_index_init(&g->index, g->sparse, r->count, r->grain_log2, 1);
 }
 
 static int prepare(struct thc_request *r, size_t growth)

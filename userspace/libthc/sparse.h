@@ -9,10 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "codec_ops.h"
 
-/* Floats behind the last one that @pack may write to. */
+/* Floats behind the last one that @pack and @widen may write to. */
 #define THC_PACK_SLACK	16
 /* Words that are passed over together if they have no bit: a branch for each would be mispredicted
  * where some have.
@@ -27,12 +28,18 @@
  * @unpack: 32 @words floats: @values, one behind the other, where a bit is set, else 0; how many
  *	values it took
  * @scatter: @values, one behind the other, to where a bit is set; all else stays
+ * @widen: @values of the bits @own, one behind the other, as those of @bits, which has all of @own: 0
+ *	for the others; how many of @values it took. THC_PACK_SLACK floats behind them may be read
+ *
+ * @pack and @scatter only move what they are given: it may be other words of 32 bits.
  */
 struct thc_sparse_ops {
 	bool (*mark)(const float *x, size_t n, uint32_t least, uint32_t *bits);
 	size_t (*pack)(const float *x, const uint32_t *bits, size_t words, float *values);
 	size_t (*unpack)(const float *values, const uint32_t *bits, size_t words, float *x);
 	void (*scatter)(const float *values, const uint32_t *bits, size_t words, float *x);
+	size_t (*widen)(const float *values, const uint32_t *own, const uint32_t *bits,
+			size_t words, float *wide);
 };
 
 /* How many bits of @words words are set; by sums of pairs, fours and so on, since not every CPU has
@@ -114,7 +121,7 @@ static inline void thc_scatter_singly(const float *values, const uint32_t *bits,
 
 	for (i = 0; i < words; i++)
 		for (left = bits[i]; left; left &= left - 1)
-			x[32 * i + (size_t)__builtin_ctz(left)] = values[n++];
+			memcpy(x + 32 * i + (size_t)__builtin_ctz(left), values + n++, sizeof(*x));
 }
 
 #endif /* LIBTHC_SPARSE_H */

@@ -92,13 +92,19 @@ static size_t pack(const float *x, const uint32_t *bits, size_t words, float *va
 	return thc_pack_by_words(x, bits, words, values, pack32, pack_last);
 }
 
+/* The first floats of @v at the places that have a bit, 0 at others. */
+static __m256 expanded8(__m256 v, uint32_t bits)
+{
+	v = _mm256_permutevar8x32_ps(v, places(unpacked_places, bits));
+	return _mm256_and_ps(v, _mm256_castsi256_ps(lanes_of(bits)));
+}
+
 static size_t unpack8(const float *values, uint32_t bits, float *x)
 {
 	const unsigned int n = (unsigned int)__builtin_popcount(bits);
 	__m256 v = _mm256_maskload_ps(values, lanes_of((1U << n) - 1));
 
-	v = _mm256_permutevar8x32_ps(v, places(unpacked_places, bits));
-	_mm256_storeu_ps(x, _mm256_and_ps(v, _mm256_castsi256_ps(lanes_of(bits))));
+	_mm256_storeu_ps(x, expanded8(v, bits));
 	return n;
 }
 
@@ -121,5 +127,22 @@ static void scatter(const float *values, const uint32_t *bits, size_t words, flo
 	thc_scatter_singly(values, bits, words, x);
 }
 
-const struct thc_sparse_ops thc_sparse_avx2 = { mark, pack, unpack, scatter };
+static size_t widen(const float *values, const uint32_t *own, const uint32_t *bits, size_t words,
+		    float *wide)
+{
+	size_t n = 0, taken = 0, i, k;
+
+	for (i = 0; i < words; i++) {
+		for (k = 0; bits[i] && k < 32; k += 8) {
+			uint32_t mine = own[i] >> k & 0xff;
+			__m256 x = expanded8(_mm256_loadu_ps(values + taken), mine);
+
+			taken += (size_t)__builtin_popcount(mine);
+			n += pack8(x, bits[i] >> k & 0xff, wide + n);
+		}
+	}
+	return taken;
+}
+
+const struct thc_sparse_ops thc_sparse_avx2 = { mark, pack, unpack, scatter, widen };
 #endif

@@ -113,5 +113,22 @@ static void scatter(const float *values, const uint32_t *bits, size_t words, flo
 	}
 }
 
-const struct thc_sparse_ops thc_sparse_avx512 = { mark, pack, unpack, scatter };
+static size_t widen(const float *values, const uint32_t *own, const uint32_t *bits, size_t words,
+		    float *wide)
+{
+	size_t n = 0, taken = 0, i, k;
+
+	for (i = 0; i < words; i++) {
+		for (k = 0; bits[i] && k < 32; k += 16) {
+			const __mmask16 mine = (__mmask16)(own[i] >> k);
+			__m512 x = _mm512_maskz_expand_ps(mine, _mm512_loadu_ps(values + taken));
+
+			taken += (size_t)__builtin_popcount(mine);
+			n += pack16(x, bits[i] >> k & 0xffff, wide + n);
+		}
+	}
+	return taken;
+}
+
+const struct thc_sparse_ops thc_sparse_avx512 = { mark, pack, unpack, scatter, widen };
 #endif

@@ -18,7 +18,7 @@ static size_t pack(const float *x, const uint32_t *bits, size_t words, float *va
 
 	for (i = 0; i < words; i++)
 		for (left = bits[i]; left; left &= left - 1)
-			values[n++] = x[32 * i + (size_t)__builtin_ctz(left)];
+			memcpy(values + n++, x + 32 * i + (size_t)__builtin_ctz(left), sizeof(*x));
 	return n;
 }
 
@@ -34,4 +34,16 @@ static size_t unpack(const float *values, const uint32_t *bits, size_t words, fl
 	return thc_bits_count(bits, words);
 }
 
-const struct thc_sparse_ops thc_sparse_scalar = { mark, pack, unpack, scatter };
+static size_t widen(const float *values, const uint32_t *own, const uint32_t *bits, size_t words,
+		    float *wide)
+{
+	size_t n = 0, taken = 0, i;
+	uint32_t left;
+
+	for (i = 0; i < words; i++)
+		for (left = bits[i]; left; left &= left - 1)
+			wide[n++] = own[i] & left & -left ? values[taken++] : 0;
+	return taken;
+}
+
+const struct thc_sparse_ops thc_sparse_scalar = { mark, pack, unpack, scatter, widen };
