@@ -28,16 +28,19 @@ def bench__reports_every_promise():
         with open(os.path.join(folder, "bench.json"), encoding="utf-8") as f:
             result = json.load(f)
         chart = xml.etree.ElementTree.parse(os.path.join(folder, "bench.svg")).getroot()
-    assert len(result["promises"]) == 28
+    assert len(result["promises"]) == 31
     for p in result["promises"]:
-        assert p["value"] is not None and p["value"] > 0, f"no value for {p['what']}"
+        assert p["value"] is not None, f"no value for {p['what']}"
+        # a difference of two times may be below 0 beside other work
+        assert p["value"] > 0 or "ns" in p["what"], p
         right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
         assert p["kept"] == right, p
         assert p["what"] in done.stdout, f"{p['what']} is not in the table"
-    for seal in ("sum", "nh"):
+    for seal, words in (("sum", "sum beside none"), ("nh", "nh beside none"),
+                        ("nh_beside_sum", "nh beside sum")):
         for size in ("received_512", "received_1024", "sent_1024"):
             assert abs(result["xdp"][f"seal_{seal}"][f"{size}_ns"]) < 10000, result["xdp"]
-        assert done.stdout.count(f"seal {seal} beside none") == 3, done.stdout
+        assert done.stdout.count(f"seal {words}") == 3, done.stdout
     for kind in ("unshaped", "shaped"):
         part = result["allreduce"][kind]
         assert part["xdp_mode"] == "native" and 0 < part["thc_nmse"] < 0.03
