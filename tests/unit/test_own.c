@@ -14,7 +14,7 @@
 #include "randomword.h"
 #include "sparse.h"
 
-enum { BLOCKS = 9, COUNT = 8 * THC_SCALE_BLOCK + 1000, WORDS = BLOCKS * THC_OWN_WORDS };
+enum { BLOCKS = 9, COUNT = 8 * THC_SCALE_BLOCK + 1000, WORDS = BLOCKS * THC_SCALE_WORDS };
 
 /* A bucket, its bits, those of a union, and what is kept. */
 struct bed {
@@ -43,10 +43,11 @@ static struct bed *make(enum thc_simd simd, unsigned int share, unsigned int oth
 	}
 	thc_own_init(&b->own, thc_simd_ops(simd)->sparse, COUNT, left);
 	/* to the byte, so that a sanitizer sees what is behind it */
-	b->memory = malloc(thc_own_bytes(&b->own) + 1);
-	assert_non_null(b->memory);
-	if (b->own.room)
+	if (b->own.room) {
+		b->memory = malloc(thc_own_bytes(&b->own));
+		assert_non_null(b->memory);
 		thc_own_place(&b->own, b->memory);
+	}
 	return b;
 }
 
@@ -58,19 +59,19 @@ static void end(struct bed *b)
 
 static size_t words_of(uint32_t block)
 {
-	return block < BLOCKS - 1 ? THC_OWN_WORDS : (1000 + 31) / 32;
+	return block < BLOCKS - 1 ? THC_SCALE_WORDS : (1000 + 31) / 32;
 }
 
 static void add(struct bed *b, uint32_t block)
 {
-	thc_own_add(&b->own, block, b->x + block * THC_SCALE_BLOCK, b->bits + block * THC_OWN_WORDS,
-		    words_of(block));
+	thc_own_add(&b->own, block, b->x + block * THC_SCALE_BLOCK,
+		    b->bits + block * THC_SCALE_WORDS, words_of(block));
 }
 
 /* The block's values of the union are the bucket's. */
 static void check(struct bed *b, uint32_t block)
 {
-	const uint32_t *set = b->set + block * THC_OWN_WORDS;
+	const uint32_t *set = b->set + block * THC_SCALE_WORDS;
 	float values[THC_SCALE_BLOCK + THC_PACK_SLACK];
 	uint32_t i, n = 0;
 
@@ -121,6 +122,35 @@ static void own__keeps_what_has_room(void **state)
 	end(b);
 }
 
+/* As many as there is room for, at the end of which all of a word are own ones. */
+static void own__is_full_to_the_last_value(void **state)
+{
+	const size_t room = COUNT / THC_OWN_SHARE;
+	enum thc_simd simd;
+	size_t i;
+
+	(void)state;
+	for (simd = THC_SIMD_SCALAR; simd <= THC_SIMD_AVX512; simd++) {
+		struct bed *b = thc_simd_ops(simd) ? make(simd, 0, 40, SIZE_MAX) : NULL;
+
+		for (i = 0; b && i < room; i++) {
+			b->x[i] = (float)(1 + i);
+			b->bits[i / 32] |= 1U << i % 32;
+			b->set[i / 32] |= 1U << i % 32;
+		}
+		for (i = 0; b && i < BLOCKS; i++)
+			add(b, (uint32_t)i);
+		for (i = 0; b && i < BLOCKS; i++) {
+			assert_true(thc_own_has(&b->own, (uint32_t)i));
+			check(b, (uint32_t)i);
+		}
+		if (b) {
+			assert_int_equal(b->own.count, room);
+			end(b);
+		}
+	}
+}
+
 static void own__keeps_nothing_without_memory(void **state)
 {
 	struct bed *b = make(THC_SIMD_AUTO, 16, 0, SIZE_MAX);
@@ -128,7 +158,7 @@ static void own__keeps_nothing_without_memory(void **state)
 	uint32_t k;
 
 	(void)state;
-	assert_in_range(bytes, 4 * COUNT / 8, 4 * COUNT / 6);
+	assert_int_equal(bytes, 4 * (WORDS + COUNT / THC_OWN_SHARE + THC_PACK_SLACK));
 	end(b);
 	b = make(THC_SIMD_AUTO, 16, 0, bytes);
 	assert_int_equal(thc_own_bytes(&b->own), bytes);
@@ -147,6 +177,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(own__has_the_values_of_the_union),
 		cmocka_unit_test(own__keeps_what_has_room),
+		cmocka_unit_test(own__is_full_to_the_last_value),
 		cmocka_unit_test(own__keeps_nothing_without_memory),
 	};
 

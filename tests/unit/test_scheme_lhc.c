@@ -54,6 +54,11 @@ struct bed {
 	struct thc_client client[RANKS_MAX];
 	struct thc_request *request[RANKS_MAX];
 	u64		next[RANKS_MAX][2];
+	/* bytes that a bucket counts as: own values are kept, if that is enough; and what it took */
+	size_t		counted;
+	size_t		taken;
+	/* the aggregator says of some coordinates that there are values, and there are none */
+	bool		exaggerates;
 	void		*x[RANKS_MAX];
 	void		*buf[RANKS_MAX];
 	uint8_t		*answered[RANKS_MAX][THC_PHASES_MAX];
@@ -147,7 +152,10 @@ static void begin(struct bed *b, uint64_t round)
 		r->phases.count = THC_AGREEMENT_PHASES;
 		for (p = 0; p < THC_AGREEMENT_PHASES; p++)
 			r->phases.phase[p].closed = r->phases.phase[p].control = true;
+		if (b->counted)
+			r->counted = thc_budget_begin(&b->client[k], b->counted);
 		assert_int_equal(r->scheme->prepare(r, 0), 0);
+		b->taken = r->taken.size;
 		while (!r->claimed)
 			assert_true(r->scheme->compute(r));
 		assert_int_equal(r->claim_status, THC_CLAIM_OK);
@@ -223,6 +231,15 @@ static bool joined(struct bed *b, unsigned int phase, uint32_t chunk, uint32_t *
 	return true;
 }
 
+/* Some bits too many of an index. */
+static void exaggerate(uint32_t *lanes)
+{
+	unsigned int i;
+
+	for (i = 0; i < 8; i++)
+		lanes[random_word() % (THC_LANE_BYTES / 4)] |= 1U << random_word() % 32;
+}
+
 /* Answers a chunk to all ranks, in random order of ranks; true: it could be. */
 static bool answer_chunk(struct bed *b, unsigned int phase, uint32_t chunk)
 {
@@ -232,6 +249,8 @@ static bool answer_chunk(struct bed *b, unsigned int phase, uint32_t chunk)
 
 	if (b->answered[0][phase][chunk] || !joined(b, phase, chunk, lanes))
 		return false;
+	if (b->exaggerates && b->request[0]->phases.phase[phase].op == THC_OP_OR)
+		exaggerate(lanes);
 	for (k = 0; k < b->ranks; k++) {
 		struct thc_request *r = b->request[(first + k) % b->ranks];
 
@@ -339,8 +358,10 @@ static void exact__is_the_mean_rounded_once(void **state)
 			struct bed b = { .ranks = 1 + n % RANKS_MAX, .count = counts[c],
 					 .dtype = (enum thc_dtype)(n % 3),
 					 .precision = THC_EXACT,
-					 .grain_log2 = grains[n / 2 % 4] };
+					 .grain_log2 = grains[n / 2 % 4],
+					 .exaggerates = n % 7 == 0 };
 
+			b.counted = n % 4 ? 4 * bytes_of(&b) : 0;
 			open_bed(&b);
 			bring(&b, densities[d], b.dtype == THC_FP16 ? 14 : n % 4 ? 40 : 250, n % 2);
 			begin(&b, 2 * n);
@@ -404,6 +425,7 @@ static void fixed__is_what_none_has(void **state)
 				 .precision = widths[(n + n / 9) % 3],
 				 .grain_log2 = grains[n / 4 % 3] };
 
+		b.counted = n % 5 ? 4 * bytes_of(&b) : 0;
 		open_bed(&b);
 		bring(&b, densities[n % 4], 12, true);
 		begin(&b, 2 * n);
@@ -449,9 +471,11 @@ static void lhc__a_request_that_fails_leaves_the_buffer(void **state)
 	for (n = 0; n < 24; n++) {
 		struct bed b = { .ranks = 2, .count = 60001, .dtype = (enum thc_dtype)(n % 3),
 				 .precision = n % 2 ? THC_EXACT : THC_FIXED_16,
-				 .grain_log2 = n % 4 };
+				 .grain_log2 = n % 4,
+				 .exaggerates = n % 3 == 0 };
 		uint32_t most = 1 + (uint32_t)(random_word() % 200);
 
+		b.counted = n % 5 != 2 ? 4 * bytes_of(&b) : 0;
 		open_bed(&b);
 		bring(&b, n % 5 ? 0.05 : 0.9, 12, false);
 		if (n % 8 < 4)
@@ -466,6 +490,31 @@ static void lhc__a_request_that_fails_leaves_the_buffer(void **state)
 		close_bed(&b);
 	}
 	assert_true(changed > 10);
+}
+
+/* Own values are kept if there is memory for them, and no more than a bucket's part of it. */
+static void lhc__keeps_own_values_within_its_budget(void **state)
+{
+	static const size_t own = 4 * (74 * 128 + 300001 / 8 + 16);
+	size_t bytes = 4 * 300001, taken = 0, n;
+
+	(void)state;
+	for (n = 0; n < 3; n++) {
+		struct bed b = { .ranks = 1, .count = 300001, .dtype = THC_FP32,
+				 .precision = THC_FIXED_32,
+				 .counted = n == 2 ? 2 * bytes : n * (bytes / 2 + 1024) };
+
+		open_bed(&b);
+		/* another bucket was larger */
+		thc_budget_end(&b.client[0], thc_budget_begin(&b.client[0], 4 * bytes));
+		begin(&b, 0);
+		if (!n)
+			taken = b.taken;
+		assert_in_range(b.taken, taken + (n == 2 ? own : 0),
+				taken + (n == 2 ? own + 64 : 0));
+		finish(&b, true);
+		close_bed(&b);
+	}
 }
 
 static void lhc__what_is_not_finite_is_named(void **state)
@@ -626,6 +675,7 @@ int main(void)
 		cmocka_unit_test(exact__is_the_mean_rounded_once),
 		cmocka_unit_test(fixed__is_what_none_has),
 		cmocka_unit_test(lhc__a_request_that_fails_leaves_the_buffer),
+		cmocka_unit_test(lhc__keeps_own_values_within_its_budget),
 		cmocka_unit_test(lhc__what_is_not_finite_is_named),
 		cmocka_unit_test(lhc__sketches_give_the_same_means),
 		cmocka_unit_test(lhc__a_sketch_that_is_wrong_is_told),

@@ -122,6 +122,23 @@ static void pack__and_back(void **state)
 	}
 }
 
+/* Bits of coordinates, and some, all or none of these as own ones. */
+static void draw_own(unsigned int share, uint32_t *bits, uint32_t *own)
+{
+	size_t i;
+
+	for (i = 0; i < WORDS; i++)
+		bits[i] = own[i] = 0;
+	for (i = 0; i < N; i++) {
+		/* there are words without any bit, and without one of their own */
+		uint32_t any = share == 256 || (i / 32 % 5 && random_word() % 256 < share);
+		uint32_t mine = share % 3 ? share % 3 == 1 : i / 32 % 7 && random_word() % 3 == 0;
+
+		bits[i / 32] |= any << i % 32;
+		own[i / 32] |= (any & mine) << i % 32;
+	}
+}
+
 static void widen__has_zero_where_there_is_no_own_bit(void **state)
 {
 	uint32_t own[WORDS], bits[WORDS];
@@ -130,18 +147,10 @@ static void widen__has_zero_where_there_is_no_own_bit(void **state)
 
 	(void)state;
 	for (share = 0; share <= 256; share += 8) {
-		float *x = values(N + THC_PACK_SLACK, 256), wide[N + THC_PACK_SLACK];
+		float *x, wide[N + THC_PACK_SLACK + 1];
 
-		memset(own, 0, sizeof(own));
-		memset(bits, 0, sizeof(bits));
-		for (i = 0; i < N; i++) {
-			/* there are words without any bit, and without one of their own */
-			uint32_t any = i / 32 % 5 && random_word() % 256 < share;
-			uint32_t mine = any && i / 32 % 7 && random_word() % 3 == 0;
-
-			bits[i / 32] |= any << i % 32;
-			own[i / 32] |= mine << i % 32;
-		}
+		draw_own(share, bits, own);
+		x = values(thc_bits_count(own, WORDS) + THC_PACK_SLACK, 256);
 		for (k = 0; k < all_loops; k++) {
 			memset(wide, 0x77, sizeof(wide));
 			n = loops[k]->widen(x, own, bits, WORDS, wide);
@@ -153,6 +162,7 @@ static void widen__has_zero_where_there_is_no_own_bit(void **state)
 					thc_float_bits(wide[all++]),
 					own[i / 32] >> i % 32 & 1 ? thc_float_bits(x[n++]) : 0);
 			}
+			assert_int_equal(thc_float_bits(wide[all + THC_PACK_SLACK]), 0x77777777);
 		}
 		free(x);
 	}

@@ -19,7 +19,6 @@
 #define BUCKET_MIB	25
 #define COUNT		((size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float))
 #define BLOCKS		(COUNT / THC_SCALE_BLOCK)
-#define WORDS		(THC_SCALE_BLOCK / 32)
 #define RUNS		31
 #define RUNS_QUICK	15
 #define RANKS		4
@@ -80,7 +79,7 @@ static void analyse(struct bench *b, bool exact)
 		const float *x = b->values + i * THC_SCALE_BLOCK;
 
 		thc_scale_measure(b->fixed, x, THC_SCALE_BLOCK, exact, &b->scale[i], &bad);
-		b->sparse->mark(x, THC_SCALE_BLOCK, 1, b->bits + i * WORDS);
+		b->sparse->mark(x, THC_SCALE_BLOCK, 1, b->bits + i * THC_SCALE_WORDS);
 	}
 }
 
@@ -91,8 +90,8 @@ static void pack(struct bench *b)
 	size_t i, n;
 
 	for (i = 0; i < BLOCKS; i++) {
-		n = b->sparse->pack(b->values + i * THC_SCALE_BLOCK, b->bits + i * WORDS, WORDS,
-				    packed);
+		n = b->sparse->pack(b->values + i * THC_SCALE_BLOCK, b->bits + i * THC_SCALE_WORDS,
+				    THC_SCALE_WORDS, packed);
 		b->fixed->fixed(packed, n, b->scale[i].top, thc_fixed_bits(32, RANKS), 32, lanes);
 		lanes += n;
 	}
@@ -106,9 +105,10 @@ static void unpack(struct bench *b)
 	size_t i, n;
 
 	for (i = 0; i < BLOCKS; i++) {
-		n = thc_bits_count(b->bits + i * WORDS, WORDS);
+		n = thc_bits_count(b->bits + i * THC_SCALE_WORDS, THC_SCALE_WORDS);
 		b->fixed->mean(lanes, 32, n, &m, means);
-		b->sparse->unpack(means, b->bits + i * WORDS, WORDS, b->out + i * THC_SCALE_BLOCK);
+		b->sparse->unpack(means, b->bits + i * THC_SCALE_WORDS, THC_SCALE_WORDS,
+				  b->out + i * THC_SCALE_BLOCK);
 		lanes += n;
 	}
 }

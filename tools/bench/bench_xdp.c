@@ -651,8 +651,8 @@ static void print_json(void)
 	for (c = 0; c < COMPARED; c++)
 		printf(",\n \"seal_%s\": {\"received_512_ns\": %.1f, \"received_1024_ns\": %.1f, "
 		       "\"sent_1024_ns\": %.1f}",
-		       compared[c].name, cost_of(c, false, LUT, LINEAR), cost_of(c, false, ADD, ADD),
-		       cost_of(c, true, LUT, ADD));
+		       compared[c].name, cost_of(c, false, LUT, LINEAR),
+		       cost_of(c, false, ADD, ADD), cost_of(c, true, LUT, ADD));
 	printf(",\n ");
 	print_json_classes();
 	printf("}\n");

@@ -23,7 +23,6 @@
 
 /* A block behind what is left of the one before. */
 #define PACKED(a)	((a)->each + THC_SCALE_BLOCK + THC_PACK_SLACK)
-#define BLOCK_WORDS	(THC_SCALE_BLOCK / 32)
 
 static bool is_exact(const struct thc_addends *a)
 {
@@ -118,10 +117,40 @@ void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, str
 	if (a->index) {
 		a->packed = thc_lay(l, PACKED(a) * sizeof(*a->packed));
 		a->dense = thc_lay(l, THC_SCALE_BLOCK * sizeof(*a->dense));
-		a->set = thc_lay(l, BLOCK_WORDS * sizeof(*a->set));
+		a->set = thc_lay(l, THC_SCALE_WORDS * sizeof(*a->set));
 		a->whole = thc_lay(l, a->scales->blocks);
 	}
 	a->group_of = thc_lay(l, a->ring * sizeof(*a->group_of));
+	/* a union of rows has another size each time: no buffer that was used fits */
+	if (r->rows)
+		a->packets = thc_lay(l, a->ring * THC_ANSWER_BYTES);
+}
+
+/* What is in the recycled buffer. */
+static void lay_out_buffer(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l)
+{
+	/* the program's arrays of rows do not change */
+	if (r->rows)
+		return;
+	a->before = thc_lay(l, r->count * thc_dtype_size(r->dtype));
+	a->packets = thc_lay(l, a->ring * THC_ANSWER_BYTES);
+	thc_own_place(&a->own, thc_lay(l, thc_own_bytes(&a->own)));
+}
+
+/* Bytes of both. */
+static size_t bytes_of(struct thc_addends *a, struct thc_request *r, struct thc_layout *buffer,
+		       struct thc_layout *arrays,
+		       void (*lay_out)(struct thc_request *r, struct thc_layout *l))
+{
+	*buffer = *arrays = (struct thc_layout){ .at = NULL };
+	lay_out_buffer(a, r, buffer);
+	lay_out(r, arrays);
+	return buffer->bytes + arrays->bytes;
+}
+
+static size_t rest_of(size_t bytes, size_t used)
+{
+	return bytes > used ? bytes - used : 0;
 }
 
 /* Room for what is in flight to all aggregators and as much again, but no more than the bucket can
@@ -141,41 +170,32 @@ static uint32_t ring_of(const struct thc_addends *a, const struct thc_request *r
 	return (uint32_t)(places < most ? places : most) & ~1U;
 }
 
-static size_t whole_lines(size_t bytes)
-{
-	return (bytes + 63) & ~(size_t)63;
-}
-
 int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct thc_taken *taken,
 			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l))
 {
-	/* the program's arrays of rows do not change */
-	size_t bytes = r->rows ? 0 : whole_lines(r->count * thc_dtype_size(r->dtype));
-	size_t left, used, packets;
-	struct thc_layout l = { .at = NULL };
+	size_t left = thc_budget_left(r->client), used;
+	struct thc_layout buffer, arrays;
 
-	lay_out(r, &l);
-	left = thc_budget_left(r->client);
-	/* and what rounding to cache lines adds twice */
-	used = bytes + l.bytes + growth + 2 * 64;
-	a->ring = ring_of(a, r, left > used ? left - used : 0);
-	l = (struct thc_layout){ .at = NULL };
-	lay_out(r, &l);
-	packets = whole_lines(a->ring * THC_ANSWER_BYTES);
-	used = bytes + packets + l.bytes + growth + 2 * 64;
-	/* of what is sent from elsewhere all is at hand */
-	if (a->index && !a->source)
-		thc_own_init(&a->own, a->sparse, r->count, left > used ? left - used : 0);
-	if (thc_buffers_take(r->client, taken, bytes + packets + thc_own_bytes(&a->own), l.bytes,
-			     growth))
+	/* and what rounding to cache lines adds to a ring */
+	used = bytes_of(a, r, &buffer, &arrays, lay_out) + growth + 2 * 64;
+	a->ring = ring_of(a, r, rest_of(left, used));
+	/* The bits of a bucket of which a fraction is sent lack values that are sent where others
+	 * have some. Own values are no more than the bucket's part of the budget, since other
+	 * buckets may be on their way.
+	 */
+	if (a->index && !a->source) {
+		used = bytes_of(a, r, &buffer, &arrays, lay_out) + growth;
+		left = left < 2 * r->counted ? left : 2 * r->counted;
+		thc_own_init(&a->own, a->sparse, r->count, rest_of(left, used));
+	}
+	bytes_of(a, r, &buffer, &arrays, lay_out);
+	if (thc_buffers_take(r->client, taken, buffer.bytes, arrays.bytes, growth))
 		return -ENOMEM;
-	a->packets = taken->buffer;
-	a->before = r->rows ? NULL : a->packets + packets;
-	if (a->own.room)
-		thc_own_place(&a->own, a->packets + packets + bytes);
-	l = (struct thc_layout){ .at = taken->arrays };
-	lay_out(r, &l);
+	buffer = (struct thc_layout){ .at = taken->buffer };
+	lay_out_buffer(a, r, &buffer);
+	arrays = (struct thc_layout){ .at = taken->arrays };
+	lay_out(r, &arrays);
 	return 0;
 }
 
@@ -283,7 +303,7 @@ static size_t bits_of(const struct thc_addends *a, const struct thc_request *r, 
 	size_t count = thc_addends_count(r, block), words = (count + 31) / 32;
 
 	if (a->there[block] < count) {
-		thc_index_get(a->index, (size_t)block * BLOCK_WORDS, a->set, words);
+		thc_index_get(a->index, (size_t)block * THC_SCALE_WORDS, a->set, words);
 		return words;
 	}
 	memset(a->set, 0xff, words * sizeof(*a->set));
@@ -510,7 +530,7 @@ static uint32_t how_many(struct thc_addends *a, const struct thc_request *r)
 
 	if (!a->index)
 		return (uint32_t)count;
-	thc_index_get(a->index, (size_t)a->block * BLOCK_WORDS, a->set, (count + 31) / 32);
+	thc_index_get(a->index, (size_t)a->block * THC_SCALE_WORDS, a->set, (count + 31) / 32);
 	n = thc_bits_count(a->set, (count + 31) / 32);
 	a->found += n;
 	return 10 * n > 7 * count ? (uint32_t)count : n;

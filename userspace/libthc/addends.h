@@ -57,7 +57,8 @@ struct thc_group {
  *	@kept values: all of a block, or of one that is not @whole those that it has, since its
  *	others are +0 and stay; NULL: of rows
  * @landing, @at: group and value of it that the next block begins with
- * @source: the values, as fp32, and what was sent of them is zero then; NULL: the caller's buffer
+ * @source: the values, as fp32, and what was sent of them is zero then; NULL: the caller's buffer.
+ *	It is set before memory is allocated
  * @own: this rank's values by themselves, if whoever looked at the bucket kept them
  * @loaded, @means: room for a block of values
  * @packed: values of groups from @making on: @packed_to of them, of blocks before @packing; the

@@ -27,6 +27,8 @@
 
 /* Coordinates that share a scale. */
 #define THC_SCALE_BLOCK		4096
+/* Words of their bits, a bit each. */
+#define THC_SCALE_WORDS		(THC_SCALE_BLOCK / 32)
 /* Bounds of a scale's exponents for fp32, the smallest subnormal and the largest value. */
 #define THC_SCALE_LOW_MIN	(-149)
 #define THC_SCALE_TOP_MAX	128

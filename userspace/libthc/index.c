@@ -250,26 +250,26 @@ static void spread(const struct thc_index *x, unsigned int at, uint32_t chunk, c
 
 void thc_index_fill(const struct thc_index *x, unsigned int at, uint32_t chunk, void *lanes)
 {
-	uint32_t own[RUNS_ROOM], n = collect(x, at, chunk, own), k;
+	uint32_t word[RUNS_ROOM], n = collect(x, at, chunk, word), k;
 	__le32 *lane = lanes;
 
 	for (k = 0; k < n; k++)
-		lane[k] = thc_le32(own[k]);
+		lane[k] = thc_le32(word[k]);
 	memset(lane + n, 0, (THC_INDEX_CHUNK - n) * sizeof(*lane));
 }
 
 bool thc_index_answer(struct thc_index *x, unsigned int at, uint32_t chunk, const void *lanes)
 {
-	uint32_t own[RUNS_ROOM], n = collect(x, at, chunk, own), lacks = 0, k, bits;
+	uint32_t word[RUNS_ROOM], n = collect(x, at, chunk, word), lacks = 0, k, bits;
 	struct thc_level *l = &x->level[at];
 	const __le32 *lane = lanes;
 
 	for (k = 0; k < n; k++) {
 		bits = thc_le32(lane[k]);
-		lacks |= own[k] & ~bits;
-		own[k] = bits;
+		lacks |= word[k] & ~bits;
+		word[k] = bits;
 	}
-	spread(x, at, chunk, own, n);
+	spread(x, at, chunk, word, n);
 	l->word[l->words - 1] &= l->last_bits;
 	l->came[chunk] = 1;
 	know(x, at, l);

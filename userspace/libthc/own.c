@@ -7,14 +7,14 @@
 
 static size_t bytes_of_bits(const struct thc_own *o)
 {
-	return (size_t)o->most * THC_OWN_WORDS * sizeof(*o->bits);
+	return (size_t)o->all * THC_SCALE_WORDS * sizeof(*o->bits);
 }
 
 void thc_own_init(struct thc_own *o, const struct thc_sparse_ops *sparse, size_t count, size_t left)
 {
 	*o = (struct thc_own){
 		.sparse = sparse, .room = count / THC_OWN_SHARE,
-		.most = (uint32_t)((count + THC_SCALE_BLOCK - 1) / THC_SCALE_BLOCK),
+		.all = (uint32_t)((count + THC_SCALE_BLOCK - 1) / THC_SCALE_BLOCK),
 	};
 	if (thc_own_bytes(o) > left)
 		o->room = 0;
@@ -28,17 +28,20 @@ size_t thc_own_bytes(const struct thc_own *o)
 void thc_own_place(struct thc_own *o, void *at)
 {
 	o->bits = at;
-	o->values = (void *)((uint8_t *)at + bytes_of_bits(o));
+	o->values = at ? (void *)((uint8_t *)at + bytes_of_bits(o)) : NULL;
 }
 
 void thc_own_add(struct thc_own *o, uint32_t block, const float *x, const uint32_t *bits,
 		 size_t words)
 {
-	size_t n = thc_bits_count(bits, words);
+	size_t n;
 
-	if (!o->room || block != o->blocks || n > o->room - o->count)
+	if (!o->room || block != o->blocks)
 		return;
-	memcpy(o->bits + (size_t)block * THC_OWN_WORDS, bits, words * sizeof(*bits));
+	n = thc_bits_count(bits, words);
+	if (n > o->room - o->count)
+		return;
+	memcpy(o->bits + (size_t)block * THC_SCALE_WORDS, bits, words * sizeof(*bits));
 	o->sparse->pack(x, bits, words, o->values + o->count);
 	o->count += n;
 	o->blocks++;
@@ -58,7 +61,7 @@ static size_t copy(float *to, const float *from, size_t n)
 void thc_own_pack(struct thc_own *o, uint32_t block, const uint32_t *set, size_t words,
 		  float *values)
 {
-	const uint32_t *bits = o->bits + (size_t)block * THC_OWN_WORDS;
+	const uint32_t *bits = o->bits + (size_t)block * THC_SCALE_WORDS;
 	const float *own = o->values + o->taken;
 
 	if (memcmp(bits, set, words * sizeof(*bits)))

@@ -152,11 +152,11 @@ static int prepare(struct thc_request *r, size_t growth)
 /* The bits of @block's @n values @x: those of at least the magnitude @least. */
 static void mark(struct thc_progress *g, uint32_t block, const float *x, size_t n, uint32_t least)
 {
-	uint32_t bits[THC_SCALE_BLOCK / 32];
+	uint32_t bits[THC_SCALE_WORDS];
 
 	g->addends.whole[block] = g->addends.sparse->mark(x, n, least, bits);
 	thc_own_add(&g->addends.own, block, x, bits, (n + 31) / 32);
-	thc_index_put(&g->index, (size_t)block * (THC_SCALE_BLOCK / 32), bits, (n + 31) / 32);
+	thc_index_put(&g->index, (size_t)block * THC_SCALE_WORDS, bits, (n + 31) / 32);
 }
 
 /* False: a value is not finite. */

@@ -31,7 +31,6 @@
 #include "sparse.h"
 
 enum { INDEX = THC_AGREEMENT_PHASES, CELLS, REST, PHASES };
-enum { BLOCK_WORDS = THC_SCALE_BLOCK / 32 };
 
 /**
  * struct thc_progress - a bucket on its way
@@ -205,9 +204,9 @@ static const float *mark(const struct thc_request *r, uint32_t block, uint32_t *
 /* False: a value is not finite. */
 static bool look_at(struct thc_request *r, uint32_t block)
 {
-	size_t first = (size_t)block * BLOCK_WORDS, words = words_of(r, block), bad;
+	size_t first = (size_t)block * THC_SCALE_WORDS, words = words_of(r, block), bad;
 	struct thc_progress *g = r->progress;
-	uint32_t bits[BLOCK_WORDS];
+	uint32_t bits[THC_SCALE_WORDS];
 	struct thc_scale scale;
 	const float *x = mark(r, block, bits);
 
@@ -257,14 +256,14 @@ static void agreed(struct thc_request *r)
 static void sketch_block(struct thc_request *r, uint32_t block)
 {
 	struct thc_progress *g = r->progress;
-	uint32_t bits[BLOCK_WORDS], plane;
+	uint32_t bits[THC_SCALE_WORDS], plane;
 	const float *x = mark(r, block, bits);
 	size_t words = words_of(r, block), n;
 
 	n = g->sparse->pack(x, bits, words, g->packed);
 	for (plane = 0; plane < g->cells.planes; plane++) {
 		thc_digits_make(&g->digits, g->packed, n, r->scale, plane, g->number);
-		thc_sketch_add(&g->sketch, (size_t)block * BLOCK_WORDS, bits, words, g->number,
+		thc_sketch_add(&g->sketch, (size_t)block * THC_SCALE_WORDS, bits, words, g->number,
 			       g->cells.at + plane * g->cells.count);
 	}
 }
@@ -362,7 +361,7 @@ static void fill_rest(struct thc_request *r, size_t left)
 
 	thc_planes_init(&g->rest, left, g->cells.planes, g->width);
 	for (block = 0; block < g->blocks; block++, at += n) {
-		const uint32_t *bits = g->left + (size_t)block * BLOCK_WORDS;
+		const uint32_t *bits = g->left + (size_t)block * THC_SCALE_WORDS;
 
 		n = g->sparse->pack(load(r, block), bits, words_of(r, block), g->packed);
 		for (plane = 0; plane < g->rest.planes; plane++) {
@@ -402,7 +401,7 @@ static bool is_empty(struct thc_request *r)
 	size_t at = 0, i, n;
 
 	for (block = 0; block < g->blocks && g->rest.count; block++, at += n) {
-		size_t word = (size_t)block * BLOCK_WORDS, words = words_of(r, block);
+		size_t word = (size_t)block * THC_SCALE_WORDS, words = words_of(r, block);
 
 		n = thc_bits_count(g->left + word, words);
 		for (plane = 0; plane < g->rest.planes; plane++) {
@@ -432,7 +431,7 @@ static void extend_signs(struct thc_progress *g)
 static uint32_t land_block(struct thc_request *r, uint32_t block, size_t item)
 {
 	struct thc_progress *g = r->progress;
-	const uint32_t *bits = g->there + (size_t)block * BLOCK_WORDS;
+	const uint32_t *bits = g->there + (size_t)block * THC_SCALE_WORDS;
 	size_t words = words_of(r, block), count = thc_addends_count(r, block);
 	uint32_t n = thc_bits_count(bits, words), plane;
 	const int32_t *digit[THC_LIMBS_MAX];
