@@ -54,7 +54,7 @@ struct bed {
 	struct thc_client client[RANKS_MAX];
 	struct thc_request *request[RANKS_MAX];
 	u64		next[RANKS_MAX][2];
-	/* bytes that a bucket counts as: own values are kept, if that is enough; and what it took */
+	/* bytes that a bucket counts as: if they are enough, own values are kept; what it took */
 	size_t		counted;
 	size_t		taken;
 	/* the aggregator says of some coordinates that there are values, and there are none */

@@ -2,7 +2,9 @@
 /*
  * Speed of the scheme lhc's loops beside memcpy of the same floats, on one core, by how many of
  * them are not zero: scale and bits of each block (analyse); values that have a bit, to lanes of 32
- * bits (pack); sums to means in their places, zeros between them (unpack). The runs of all are
+ * bits (pack); sums to means in their places, zeros between them (unpack). A bucket whose own values
+ * are kept has them put beside it while it is analysed (analyse_own), and lanes are made of these
+ * (pack_own), here for a union that every other rank's equal values make. The runs of all are
  * interleaved, and medians are compared. JSON on stdout.
  */
 #include <getopt.h>
@@ -13,6 +15,7 @@
 #include "codec_ops.h"
 #include "fixed.h"
 #include "loops.h"
+#include "own.h"
 #include "samples.h"
 #include "sparse.h"
 
@@ -23,9 +26,10 @@
 #define RUNS_QUICK	15
 #define RANKS		4
 
-enum work { MEMCPY, ANALYSE, ANALYSE_EXACT, PACK, UNPACK, WORKS };
+enum work { MEMCPY, ANALYSE, ANALYSE_EXACT, PACK, UNPACK, ANALYSE_OWN, PACK_OWN, WORKS };
 
-static const char *const name[WORKS] = { "memcpy", "analyse", "analyse_exact", "pack", "unpack" };
+static const char *const name[WORKS] = { "memcpy", "analyse",	  "analyse_exact", "pack",
+					 "unpack", "analyse_own", "pack_own" };
 
 /* Of 10000 values so many are not zero. */
 static const unsigned int densities[] = { 1000, 100, 10 };
@@ -39,6 +43,7 @@ struct bench {
 	uint32_t		*bits;
 	int32_t			*lanes;
 	struct thc_scale	*scale;
+	struct thc_own		own;
 };
 
 static void *buffer(size_t size)
@@ -60,6 +65,8 @@ static void bench_init(struct bench *b)
 	b->bits = buffer(COUNT / 8);
 	b->lanes = buffer(COUNT * sizeof(int32_t));
 	b->scale = buffer((BLOCKS * sizeof(*b->scale) + 63) & ~(size_t)63);
+	thc_own_init(&b->own, b->sparse, COUNT, SIZE_MAX);
+	thc_own_place(&b->own, buffer((thc_own_bytes(&b->own) + 63) & ~(size_t)63));
 }
 
 static void fill(struct bench *b, unsigned int density)
@@ -97,6 +104,38 @@ static void pack(struct bench *b)
 	}
 }
 
+static void analyse_own(struct bench *b)
+{
+	size_t i, bad;
+
+	b->own.count = b->own.blocks = 0;
+	for (i = 0; i < BLOCKS; i++) {
+		const float *x = b->values + i * THC_SCALE_BLOCK;
+		uint32_t *bits = b->bits + i * THC_SCALE_WORDS;
+
+		thc_scale_measure(b->fixed, x, THC_SCALE_BLOCK, false, &b->scale[i], &bad);
+		b->sparse->mark(x, THC_SCALE_BLOCK, 1, bits);
+		thc_own_add(&b->own, (uint32_t)i, x, bits, THC_SCALE_WORDS);
+	}
+}
+
+static void pack_own(struct bench *b)
+{
+	float packed[THC_SCALE_BLOCK + THC_PACK_SLACK];
+	int32_t *lanes = b->lanes;
+	size_t i, n;
+
+	b->own.taken = 0;
+	for (i = 0; i < BLOCKS; i++) {
+		n = b->own.taken;
+		thc_own_pack(&b->own, (uint32_t)i, b->bits + i * THC_SCALE_WORDS, THC_SCALE_WORDS,
+			     packed);
+		n = b->own.taken - n;
+		b->fixed->fixed(packed, n, b->scale[i].top, thc_fixed_bits(32, RANKS), 32, lanes);
+		lanes += n;
+	}
+}
+
 static void unpack(struct bench *b)
 {
 	const struct thc_mean m = { 0x1p-29, RANKS, thc_fixed_bits(32, RANKS), false };
@@ -121,6 +160,10 @@ static void run(struct bench *b, enum work work)
 		pack(b);
 	else if (work == UNPACK)
 		unpack(b);
+	else if (work == ANALYSE_OWN)
+		analyse_own(b);
+	else if (work == PACK_OWN)
+		pack_own(b);
 	else
 		analyse(b, work == ANALYSE_EXACT);
 	__asm__ volatile("" : : "r"(b->out), "r"(b->lanes), "r"(b->bits) : "memory");

@@ -510,8 +510,8 @@ static double seal_cost(enum seal seal, enum seal other, bool sent, enum scheme 
 	return median(all, n);
 }
 
-/* Pairs of seals. The sum is what packets had before there were keys: what nh costs beside it is the
- * price of their being sealed.
+/* Pairs of seals. The sum is what packets had before there were keys: what nh costs beside it is
+ * the price of their being sealed.
  */
 enum { COMPARED = 3 };
 static const struct compared {

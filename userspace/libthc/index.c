@@ -232,8 +232,8 @@ static uint32_t collect(const struct thc_index *x, unsigned int at, uint32_t chu
 	return n < THC_INDEX_CHUNK ? n : THC_INDEX_CHUNK;
 }
 
-/* Words of chunk @chunk, from @from, to where they belong. Of the last run there may be more than the
- * chunk's: collect() has found them there.
+/* Words of chunk @chunk, from @from, to where they belong. Of the last run there may be more than
+ * the chunk's: collect() has found them there.
  */
 static void spread(const struct thc_index *x, unsigned int at, uint32_t chunk, const uint32_t *from,
 		   uint32_t n)

@@ -28,9 +28,9 @@
  * @unpack: 32 @words floats: @values, one behind the other, where a bit is set, else 0; how many
  *	values it took
  * @scatter: @values, one behind the other, to where a bit is set; all else stays
- * @widen: @values of the bits @own, one behind the other, as those of @bits, which has all of @own: 0
- *	for the others; how many of @values it took. THC_PACK_SLACK floats behind @values may be
- *	read
+ * @widen: @values of the bits @own, one behind the other, as those of @bits, which has all of
+ *	@own: 0 for the others; how many of @values it took. THC_PACK_SLACK floats behind @values
+ *	may be read
  *
  * @pack and @scatter only move what they are given: it may be other words of 32 bits.
  */
