@@ -2,10 +2,10 @@
 /*
  * Speed of the scheme lhc's loops beside memcpy of the same floats, on one core, by how many of
  * them are not zero: scale and bits of each block (analyse); values that have a bit, to lanes of 32
- * bits (pack); sums to means in their places, zeros between them (unpack). A bucket whose own values
- * are kept has them put beside it while it is analysed (analyse_own), and lanes are made of these
- * (pack_own), here for a union that every other rank's equal values make. The runs of all are
- * interleaved, and medians are compared. JSON on stdout.
+ * bits (pack); sums to means in their places, zeros between them (unpack). A rank's own values are
+ * put beside the bucket while it is analysed (analyse_own), and lanes are made of these (pack_own),
+ * here of ranks that have the same places. The runs of all are interleaved, and medians are
+ * compared. JSON on stdout.
  */
 #include <getopt.h>
 #include <stdio.h>
