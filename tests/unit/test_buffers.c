@@ -106,6 +106,24 @@ static void spare__is_not_used_at_any_price(void **state)
 	thc_buffer_free(&c);
 }
 
+/* To arrays without a buffer, too. */
+static void spare__gives_way_to_arrays(void **state)
+{
+	struct thc_client c = client_with(4 * MIB);
+	struct thc_taken taken = { 0 };
+
+	(void)state;
+	use(&c, 5 * MIB);
+	assert_int_equal(thc_buffers_take(&c, &taken, 0, 3 * MIB, 0), 0);
+	assert_int_equal(c.memory_now, 8 * MIB);
+	thc_buffers_give(&c, &taken);
+	assert_int_equal(thc_buffers_take(&c, &taken, 0, 3 * MIB, 1), 0);
+	assert_int_equal(c.memory_now, 3 * MIB);
+	thc_buffers_give(&c, &taken);
+	assert_int_equal(c.memory_now, 0);
+	thc_buffer_free(&c);
+}
+
 /* Two in progress count both, and the most there were at a time stays. */
 static void counted__is_the_most_in_progress(void **state)
 {
@@ -129,6 +147,7 @@ int main(void)
 		cmocka_unit_test(spare__that_nobody_uses_is_freed),
 		cmocka_unit_test(spare__gives_way),
 		cmocka_unit_test(spare__is_not_used_at_any_price),
+		cmocka_unit_test(spare__gives_way_to_arrays),
 		cmocka_unit_test(counted__is_the_most_in_progress),
 	};
 

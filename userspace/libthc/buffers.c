@@ -193,6 +193,8 @@ int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, s
 {
 	if (buffer)
 		t->buffer = thc_buffer_get(c, buffer, growth + arrays, &t->size);
+	else
+		drop_spares(c, growth + arrays);
 	t->arrays = calloc(1, arrays);
 	t->bytes = arrays;
 	thc_account(c, (ssize_t)arrays);
