@@ -58,15 +58,20 @@ THC_INLINE u64 thc_le64(u64 v) { return THC_LE(v, 64); }
 THC_INLINE u64 thc_stream64(u64 v) { return THC_BE(v, 64); }
 /* clang-format on */
 
-/* A 64-bit word inside a packet: any alignment, may alias anything. The BPF
+/* A 64-bit word inside a packet, and half of one: any alignment, may alias anything. The BPF
  * compiler would load a word of alignment 1 byte by byte; the machines XDP is
  * for load unaligned words, and the verifier refuses where they do not.
  */
 #ifdef __bpf__
 typedef u64 __attribute__((may_alias)) thc_word;
+typedef u32 __attribute__((may_alias)) thc_half_word;
 #else
 typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
+typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 #endif
+
+/* Index of half @i, counted from the lowest, in an array of words of host order. */
+#define THC_HALF_AT(i)	((i) ^ (THC_LE(1, 16) != 1))
 
 /* In front of a hot loop. Compilers do not unroll by themselves at -O2, and an
  * index, a compare and a jump are half of a small loop's body.
@@ -84,6 +89,15 @@ typedef u64 __attribute__((aligned(1), may_alias)) thc_word;
 #define THC_UNROLL_WHOLE
 #else
 #define THC_UNROLL_WHOLE	THC_UNROLL
+#endif
+
+/* As THC_UNROLL_WHOLE, but a loop in BPF, where the body is much longer: a program that does not
+ * fit into what the CPU keeps of decoded ones costs more than the jumps.
+ */
+#ifdef __bpf__
+#define THC_UNROLL_BUT_BPF	_Pragma("clang loop unroll(disable)")
+#else
+#define THC_UNROLL_BUT_BPF	THC_UNROLL_WHOLE
 #endif
 
 /* What <linux/thc_wire.h> and <linux/thc.h> describe has these sizes for every compiler. Not said

@@ -29,11 +29,6 @@ THC_INLINE u64 thc_add16(u64 a, u64 b)
 	return thc_add_masked(a, b, 0x8000800080008000ULL);
 }
 
-THC_INLINE u64 thc_add32(u64 a, u64 b)
-{
-	return thc_add_masked(a, b, 0x8000000080000000ULL);
-}
-
 THC_INLINE u64 thc_max32(u64 a, u64 b)
 {
 	u64 hi = (a >> 32) > (b >> 32) ? a : b;
@@ -206,14 +201,18 @@ THC_INLINE void thc_lanes_group(u64 *lanes, const void *payload, const struct th
 	}
 THC_FORMATS_GROUP(THC_LANES_OF_GROUP)
 
-/* ADD, OR and MAX: payload and lanes have the same layout. */
+/* ADD, OR and MAX: payload and lanes have the same layout.
+ *
+ * MAX is not unrolled: it is seldom sent, and in BPF each word has branches.
+ */
 /* clang-format off */
-#define THC_LANES_WORDWISE(name, combine)						\
+#define THC_LANES_WORDWISE(name, unroll, combine)					\
 THC_INLINE void thc_lanes_##name(u64 *lanes, const void *payload, int first)		\
 {											\
 	const thc_word *in = payload;							\
 	int i;										\
 											\
+	unroll										\
 	for (i = 0; i < THC_LANE_WORDS; i++) {						\
 		u64 a = lanes[i], b = thc_le64(in[i]);					\
 											\
@@ -222,11 +221,27 @@ THC_INLINE void thc_lanes_##name(u64 *lanes, const void *payload, int first)		\
 }
 /* clang-format on */
 
-THC_LANES_WORDWISE(add8, thc_add8(a, b))
-THC_LANES_WORDWISE(add16, thc_add16(a, b))
-THC_LANES_WORDWISE(add32, thc_add32(a, b))
-THC_LANES_WORDWISE(or, a | b)
-THC_LANES_WORDWISE(max, thc_max32(a, b))
+THC_LANES_WORDWISE(add8, THC_UNROLL, thc_add8(a, b))
+THC_LANES_WORDWISE(add16, THC_UNROLL, thc_add16(a, b))
+THC_LANES_WORDWISE(or, THC_UNROLL, a | b)
+THC_LANES_WORDWISE(max, , thc_max32(a, b))
+
+/* By halves of words: no carry has to be stopped. */
+THC_INLINE void thc_lanes_add32(u64 *lanes, const void *payload, int first)
+{
+	const thc_half_word *in = payload;
+	thc_half_word *to = (void *)lanes;
+	int i;
+
+	/* nothing is added, and words are moved whole */
+	if (first) {
+		thc_lanes_or(lanes, payload, 1);
+		return;
+	}
+	THC_UNROLL
+	for (i = 0; i < 2 * THC_LANE_WORDS; i++)
+		to[THC_HALF_AT(i)] += thc_le32(in[i]);
+}
 
 /* 64-bit words of a claim. */
 #define THC_CLAIM_WORDS	(THC_CLAIM_LANES / 2)

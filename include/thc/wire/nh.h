@@ -12,13 +12,6 @@
 /* u32 words of a key: those of the longest payload. */
 #define THC_NH_WORDS	(THC_LANE_BYTES / 4)
 
-/* A word as it lies in a packet, as thc_word is. */
-#ifdef __bpf__
-typedef u32 __attribute__((may_alias)) thc_half_word;
-#else
-typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
-#endif
-
 /* One word after the other: clang would load many and add their products in pairs of pairs, and
  * BPF has not the registers for that.
  */
