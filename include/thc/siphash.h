@@ -38,11 +38,19 @@ THC_INLINE void thc_siphash_round(struct thc_siphash *s)
 	s->v[3] = d;
 }
 
+THC_INLINE void thc_siphash_rounds(struct thc_siphash *s, int rounds)
+{
+	int i;
+
+	THC_UNROLL_BUT_BPF
+	for (i = 0; i < rounds; i++)
+		thc_siphash_round(s);
+}
+
 THC_INLINE void thc_siphash_word(struct thc_siphash *s, u64 word)
 {
 	s->v[3] ^= word;
-	thc_siphash_round(s);
-	thc_siphash_round(s);
+	thc_siphash_rounds(s, 2);
 	s->v[0] ^= word;
 }
 
@@ -58,13 +66,10 @@ THC_INLINE void thc_siphash_begin(struct thc_siphash *s, const u64 key[2])
 /* @words: how many there were */
 THC_INLINE u64 thc_siphash_end(struct thc_siphash *s, u32 words)
 {
-	u32 i;
-
 	/* the paper's last block: no bytes are left over, and the length */
 	thc_siphash_word(s, (u64)(words * 8) << 56);
 	s->v[2] ^= 0xff;
-	for (i = 0; i < 4; i++)
-		thc_siphash_round(s);
+	thc_siphash_rounds(s, 4);
 	return s->v[0] ^ s->v[1] ^ s->v[2] ^ s->v[3];
 }
 

@@ -76,16 +76,26 @@ THC_INLINE struct thc_digest thc_seal_digest(u8 seal, const struct thc_seal_key 
 	return d;
 }
 
+/* Words of a header without its tag. */
+#define THC_SEAL_WORDS	(THC_HDR_WORDS - 1)
+
+/* SipHash of word @i of the header, whose tag is not counted. */
+THC_INLINE void thc_seal_word(struct thc_siphash *s, const struct thc_hdr *h, int i)
+{
+	const thc_word *w = (const void *)h;
+
+	thc_siphash_word(s, thc_le64(w[i ? i + 1 : 0]));
+}
+
 /* SipHash under @sip of the header but for its tag, to go on with what follows it. */
 THC_INLINE void thc_seal_begin(struct thc_siphash *s, const u64 sip[2], const struct thc_hdr *h)
 {
-	const thc_word *w = (const void *)h;
 	int i;
 
 	thc_siphash_begin(s, sip);
-	thc_siphash_word(s, thc_le64(w[0]));
-	for (i = 2; i < THC_HDR_WORDS; i++)
-		thc_siphash_word(s, thc_le64(w[i]));
+	THC_UNROLL_WHOLE
+	for (i = 0; i < THC_SEAL_WORDS; i++)
+		thc_seal_word(s, h, i);
 }
 
 /* WMAC (Black, Cochran: MAC reforgeability, FSE 2009): a pseudorandom function of the header and
@@ -95,7 +105,7 @@ THC_INLINE void thc_seal_begin(struct thc_siphash *s, const u64 sip[2], const st
 THC_INLINE u64 thc_seal_end(struct thc_siphash *s, u64 nh)
 {
 	thc_siphash_word(s, nh);
-	return thc_siphash_end(s, THC_HDR_WORDS);
+	return thc_siphash_end(s, THC_SEAL_WORDS + 1);
 }
 
 /* thc_hdr.tag, host order; @d: of the payload's @words words. */
@@ -112,18 +122,60 @@ THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struc
 	return seal == THC_SEAL_SUM ? thc_sum32(h, sum, words) : 0;
 }
 
-/* thc_hdr.tag, host order, of a packet with @words words at @payload. The header goes first: each
- * round of SipHash waits for the one before it, and the CPU works at NH meanwhile.
+#ifdef __bpf__
+/* Parts of a payload, between words of the header and behind them. A power of two, since loops of
+ * NH go by sixteen words.
  */
-THC_INLINE u64 thc_seal_tag_of(u8 seal, const struct thc_seal_key *key, const struct thc_hdr *h,
+#define THC_SEAL_PARTS	4
+
+/* Else clang would begin the next word before the part, and has not the registers for both. */
+#define THC_SEAL_IN_ORDER(s) \
+	asm volatile("" : "+r"((s)->v[0]), "+r"((s)->v[1]), "+r"((s)->v[2]), "+r"((s)->v[3]))
+
+/* The seal nh. A round of SipHash waits for the one before it, and the CPU works at NH meanwhile,
+ * as far as it looks ahead: rounds of BPF, which cannot rotate, are so long that header and
+ * payload have to take turns.
+ */
+THC_INLINE u64 thc_seal_tag_nh(const struct thc_seal_key *key, const struct thc_hdr *h,
+			       const void *payload, int words)
+{
+	const int part = words / THC_SEAL_PARTS, most = part * (THC_SEAL_PARTS - 1);
+	const thc_word *p = payload;
+	struct thc_siphash s;
+	u64 nh = 0;
+	int i;
+
+	thc_siphash_begin(&s, key->sip);
+	THC_UNROLL
+	for (i = 0; i < THC_SEAL_WORDS; i++) {
+		thc_seal_word(&s, h, i);
+		THC_SEAL_IN_ORDER(&s);
+		if (i < THC_SEAL_PARTS - 1)
+			nh += thc_nh(key->nh + 2 * part * i, p + part * i, part);
+	}
+	nh += thc_nh(key->nh + 2 * most, p + most, words - most);
+	return thc_seal_end(&s, nh);
+}
+#else
+/* The seal nh. The header goes first: each round of SipHash waits for the one before it, and the
+ * CPU works at NH meanwhile.
+ */
+THC_INLINE u64 thc_seal_tag_nh(const struct thc_seal_key *key, const struct thc_hdr *h,
 			       const void *payload, int words)
 {
 	struct thc_siphash s;
 
-	if (seal == THC_SEAL_NH) {
-		thc_seal_begin(&s, key->sip, h);
-		return thc_seal_end(&s, thc_nh(key->nh, payload, words));
-	}
+	thc_seal_begin(&s, key->sip, h);
+	return thc_seal_end(&s, thc_nh(key->nh, payload, words));
+}
+#endif
+
+/* thc_hdr.tag, host order, of a packet with @words words at @payload. */
+THC_INLINE u64 thc_seal_tag_of(u8 seal, const struct thc_seal_key *key, const struct thc_hdr *h,
+			       const void *payload, int words)
+{
+	if (seal == THC_SEAL_NH)
+		return thc_seal_tag_nh(key, h, payload, words);
 	return thc_seal_tag(seal, key, h, thc_seal_digest(seal, key, payload, words), words);
 }
 
@@ -178,7 +230,7 @@ THC_INLINE u64 thc_member_siphash(const struct thc_member_key *key, const struct
 		thc_siphash_word(&s, thc_le64(e[i]));
 	for (i = 0; i < words; i++)
 		thc_siphash_word(&s, thc_le64(p[i]));
-	return thc_siphash_end(&s, THC_HDR_WORDS - 1 + THC_END_WORDS + words);
+	return thc_siphash_end(&s, THC_SEAL_WORDS + THC_END_WORDS + words);
 }
 
 /* thc_hdr.tag of a membership packet, in network order; @seal: thc_seal_of_members() */
