@@ -46,7 +46,7 @@ static_assert(offsetof(struct thc_hdr, bitmap) == 40);
 static_assert(offsetof(struct thc_welcome, shards) == 62);
 static_assert(offsetof(struct thc_record_seal, salt) == 8);
 static_assert(sizeof(struct thc_end) == 24);
-static_assert(sizeof(struct thc_slot) == 176);
+static_assert(sizeof(struct thc_slot) == 192);
 static_assert(THC_LANE_WORDS * 8 == THC_LANE_BYTES);
 
 /* What an aggregator and a worker have. */

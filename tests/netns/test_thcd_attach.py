@@ -148,7 +148,7 @@ def case__native_aggregates_and_sigterm_leaves_nothing():
             assert s["events"]["finished"] == 3 and s["events"]["added"] == 6, s
             said = d.end(number)
             assert d.status == 0, f"status {d.status}: {said}"
-            assert "slots use 1281024 bytes" in said, said
+            assert "slots use 1290240 bytes" in said, said
             nothing_left(net, d)
 
 

@@ -322,7 +322,10 @@ static void maps__have_no_hidden_padding(void **state)
 	assert_int_equal(sizeof(struct thc_generation), 3 * 8 + 3 * 4 + 2 + 4 + 2 + 1 + 3);
 	assert_int_equal(sizeof(struct thc_past), 16);
 	assert_int_equal(sizeof(struct thc_slot), 16 + 2 * sizeof(struct thc_generation) +
-							  THC_PASTS * sizeof(struct thc_past));
+							  THC_PASTS * sizeof(struct thc_past) + 16);
+	/* a cache line has the first generation and the lock */
+	assert_int_equal(sizeof(struct thc_slot) % 64, 0);
+	assert_int_equal(offsetof(struct thc_slot, generation[1]), 64);
 	assert_int_equal(sizeof(struct thc_addr), 16);
 	assert_int_equal(sizeof(struct thc_seal_key), 16 + 1024 + 4 + 4);
 	assert_int_equal(sizeof(struct thc_member_key), 16 + 4 + 4);

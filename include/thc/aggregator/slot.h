@@ -54,6 +54,7 @@ enum thc_generation_state {
  * @row: bits of an index of the first LUT_ADD; others must agree. 0: there was none
  * @ce: a contribution carried ECN CE
  * @checksum: thc_checksum_fold() of the finished lanes
+ * @reserved: zero
  */
 struct thc_generation {
 	u64	bitmap;
@@ -92,6 +93,8 @@ struct thc_past {
  * @reserved: zero
  * @generation: number G in generation[G & 1]
  * @past: generation G in past[G & (THC_PASTS - 1)], the newest overwritten ones
+ * @padding: zero; a slot begins a cache line of 64 bytes, which has all that a contribution to an
+ *	even generation, if it is open, looks at
  */
 struct thc_slot {
 	u32			lock;
@@ -100,6 +103,7 @@ struct thc_slot {
 	u32			reserved;
 	struct thc_generation	generation[2];
 	struct thc_past		past[THC_PASTS];
+	u64			padding[2];
 };
 
 /**
