@@ -64,6 +64,12 @@ THC_INLINE void *thc_home_packet(const struct thc_home *home, const struct thc_p
 	return (void *)(long)home->ctx->data + (at & (THC_HEADS_MAX - 1));
 }
 
+/* Without a seal the tag is 0, and the payload does not matter. */
+THC_INLINE enum thc_drop_reason thc_home_seal_none(const struct thc_packet *p)
+{
+	return p->hdr->tag ? THC_DROP_TAG : THC_DROP_NONE;
+}
+
 /* The seal of a request without a row in THC_FORMATS, if it is one at all: what it means, its job
  * says later.
  */
@@ -81,6 +87,8 @@ THC_INLINE enum thc_drop_reason thc_home_seal_copy(struct thc_home *home,
 	if (thc_payload_copy(home->ctx, at, p->payload_len, copy))
 		return THC_DROP_TRUNCATED;
 	home->copy = copy;
+	if (seal == THC_SEAL_NONE)
+		return thc_home_seal_none(p);
 	return thc_seal_bpf_copied(p->hdr, seal, key, copy, p->payload_len) ? THC_DROP_NONE :
 									      THC_DROP_TAG;
 }
@@ -94,6 +102,8 @@ THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struc
 
 	if (!thc_has_format(p->hdr->op, p->hdr->width, p->payload_len))
 		return thc_home_seal_copy(home, p, seal, key);
+	if (seal == THC_SEAL_NONE)
+		return thc_home_seal_none(p);
 	switch (p->payload_len) {
 #define THC_SEAL_CASE(bytes) \
 	case bytes: \

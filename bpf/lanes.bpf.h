@@ -157,6 +157,7 @@ __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_
 	return 0;
 }
 
+/* @seal: not THC_SEAL_NONE, for which thc_home_seal() needs no call. */
 #define THC_SEAL_SIZED(bytes, tag_nh) \
 	__noinline int thc_seal_bpf_##bytes(const struct thc_sized_##bytes *p, u32 seal, \
 					    const struct thc_seal_key *key) \
@@ -165,9 +166,7 @@ __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_
 			return 0; \
 		if (seal == THC_SEAL_NH) \
 			return p->hdr.tag == thc_be64(tag_nh(bytes, p, key)); \
-		if (seal == THC_SEAL_SUM) \
-			return thc_seal_ok(&p->hdr, THC_SEAL_SUM, key, p->payload, (bytes) / 8); \
-		return thc_seal_ok(&p->hdr, THC_SEAL_NONE, key, p->payload, (bytes) / 8); \
+		return thc_seal_ok(&p->hdr, THC_SEAL_SUM, key, p->payload, (bytes) / 8); \
 	}
 
 #define THC_SEAL_LENT(bytes) THC_SEAL_SIZED(bytes, THC_TAG_LENT)
@@ -193,7 +192,7 @@ __noinline int thc_payload_copy(struct xdp_md *ctx, u32 at, u32 bytes,
 	return (int)bpf_xdp_load_bytes(ctx, at, to, bytes);
 }
 
-/* The seal of a packet whose payload, of @bytes bytes, has been copied. */
+/* The seal of a packet whose payload, of @bytes bytes, has been copied. @seal: as above */
 __noinline int thc_seal_bpf_copied(const struct thc_hdr *h, u32 seal,
 				   const struct thc_seal_key *key,
 				   const struct thc_payload_copied *payload, u32 bytes)

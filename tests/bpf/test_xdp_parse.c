@@ -638,10 +638,14 @@ static void drop__without_a_seal(void **state)
 {
 	struct rig_request leave = { .op = THC_OP_LEAVE, .job = 2, .rank = 1 };
 	struct rig_request join = { .op = THC_OP_JOIN, .job = 2, .rank = 1 };
+	struct rig_request add = lut, copied = lut;
 	u8 frame[RIG_FRAME_MAX];
 	size_t len, i;
 
 	(void)state;
+	add.op = THC_OP_ADD;
+	add.width = 32;
+	copied.width = 7;
 	seal_with(THC_SEAL_NONE);
 	len = rig_build(frame, &lut, payload, LUT_LEN);
 	for (i = 0; i < 8; i++) {
@@ -657,6 +661,12 @@ static void drop__without_a_seal(void **state)
 	}
 	frame[len - 1] ^= 1;
 	expect_event("other contents", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	len = rig_build(frame, &add, payload, 1024);
+	frame[HEAD + TAG_AT + 7] ^= 1;
+	expect_drop("a tag of lanes", frame, len, THC_DROP_TAG);
+	len = rig_build(frame, &copied, payload, 896);
+	frame[HEAD + TAG_AT + 7] ^= 1;
+	expect_drop("a tag of what is copied", frame, len, THC_DROP_TAG);
 	len = rig_build(frame, &join, payload, JOIN_LEN);
 	frame[len - 1] ^= 1;
 	expect_drop("JOIN has a sum in every job", frame, len, THC_DROP_TAG);
