@@ -64,10 +64,10 @@ THC_INLINE void *thc_home_packet(const struct thc_home *home, const struct thc_p
 	return (void *)(long)home->ctx->data + (at & (THC_HEADS_MAX - 1));
 }
 
-/* Without a seal the tag is 0, and the payload does not matter. */
+/* Without a seal neither key nor payload matters. */
 THC_INLINE enum thc_drop_reason thc_home_seal_none(const struct thc_packet *p)
 {
-	return p->hdr->tag ? THC_DROP_TAG : THC_DROP_NONE;
+	return thc_seal_ok(p->hdr, THC_SEAL_NONE, NULL, NULL, 0) ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
 /* The seal of a request without a row in THC_FORMATS, if it is one at all: what it means, its job

@@ -116,7 +116,10 @@ def undisturbed_runs_for_the_machine():
 
 
 def check(texts, feedback, failed, nonfinite=0):
-    """Equal weights, a loss no worse than others', and what is counted; failed: "some", "any" or a number."""
+    """Equal weights, a loss no worse than others', and what is counted.
+
+    failed: "some", "any" or a number.
+    """
     steps, loss, _ = agreed(texts)
     least, most = undisturbed(feedback)
     print(f"# error feedback {'on' if feedback else 'off'}: loss {loss:.4f}, "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Lane arithmetic: one 64-bit word of lanes and one of payload in, one word
- * of lanes out. The loops over a packet are thc_lanes_*() below. The XDP
+ * Lane arithmetic: one 64-bit word of lanes, or half of one, and one of payload
+ * in, one word of lanes out. The loops over a packet are thc_lanes_*() below. The XDP
  * program and thcd's software mode add with these loops; thc.ko, which sums
  * for the XDP program, has them and vector loops that tests compare with them.
  * Words are host values of little-endian lanes.
