@@ -18,7 +18,7 @@ import tap  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
 from keyfile import KeyFile  # noqa: E402
 from tap import netns  # noqa: E402
-from test_thcd_attach import TABLE, Daemon, a_round, hook, nothing_left  # noqa: E402
+from test_thcd_attach import TABLE, Daemon, a_round, hook, nothing_left, send  # noqa: E402
 from thcwire import Worker, join_all  # noqa: E402
 
 
@@ -126,8 +126,18 @@ def prefixes_change_while_ranks_are_in(net, d, file, two):
     assert said == ["reload: job 2: workers may join from 192.0.2.0/24"], said
     assert ranks_of(net, 2)[0].join_once().refusal == wire.NOT_PREFIX
     a_round(two, 7)
+    # at once, even if something else has to wait
+    other = KeyFile()
+    file.write([job(1), job(2, prefix="198.51.100.0/24", key=f"@{other.path}")])
+    said = reload(d, ok=False)
+    assert said[0] == "reload: job 2: workers may join from 198.51.100.0/24", said
+    assert "job 2 stays as it is: key differs" in said[1], said
+    # an address that has come since thcd started admits nobody
+    before = jobs_of(d)[1]["prefix"]
+    net.run(net.aggregator, ["ip", "addr", "add", "203.0.113.1/24", "dev", "eth0"])
     file.write([job(1), job(2)])
     assert len(reload(d)) == 1
+    assert jobs_of(d)[1]["prefix"] == jobs_of(d)[2]["prefix"] == before, jobs_of(d)
 
 
 def job_three_takes_the_place_of_one(net, d, file, one, two):
@@ -197,6 +207,24 @@ def jobs_come_and_go(*options):
         said = d.end()
         assert d.status == 0 and said.count(", continued") == 2, said
         nothing_left(net, d)
+
+
+def case__deadline_of_a_new_job_waits_for_no_other_one():
+    with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
+        slow = job(1, deadline_ms=3600000, quorum=1)
+        file = File(folder, [slow], spare_slots=576)
+        d = Daemon(net, "--config", file.path, "--software", job=None)
+        assert d.ready, d.said
+        file.write([slow, job(2, deadline_ms=200, quorum=1)])
+        assert len(reload(d)) == 1
+        two = ranks_of(net, 2)
+        join_all(two)
+        send(two[0], bytes(512), 7)
+        for w in two:
+            packet = w.expect(wire.LUT_ADD, slot=7, count=1, bitmap=1)
+            assert packet.flags & wire.F_CLOSED, packet
+        d.end()
+        assert d.status == 0, d.said
 
 
 def case__jobs_come_and_go_in_native_mode():

@@ -90,6 +90,9 @@ int thcd_deadline_scan(struct thcd *d)
 	}
 	if (wait < 0)
 		return -1;
+	/* a job that has come since may be in more of a hurry */
+	if (next_scan_ms > now + wait)
+		next_scan_ms = now + wait;
 	if (now < next_scan_ms)
 		return next_scan_ms - now;
 	for (i = 0; i < THC_JOBS_MAX; i++)

@@ -178,10 +178,13 @@ static int add_subnet(struct thcd_prefixes *out, const struct ifaddrs *i, struct
 
 int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e)
 {
+	static struct thcd_prefixes found;
 	struct ifaddrs *list, *i;
 	int k, err = 0;
 
-	memset(out, 0, sizeof(*out));
+	*out = found;
+	if (found.count)
+		return 0;
 	if (getifaddrs(&list))
 		return thcd_fail(e, "cannot list the addresses of this host: %s", strerror(errno));
 	for (k = 0; k < d->sockets; k++)
@@ -190,6 +193,8 @@ int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thc
 			    reaches(i, &d->socket[k]))
 				err = add_subnet(out, i, e);
 	freeifaddrs(list);
+	if (!err)
+		found = *out;
 	return err;
 }
 

@@ -28,7 +28,9 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
  *	socket's family
  *
  * A socket on any address, or on one of lo that others route to us, is reached
- * through every interface. -1 with a sentence if there are too many.
+ * through every interface. Later calls say what the first one has found: an address that comes, or
+ * is gone for a moment, changes nothing for the jobs of a reload. -1 with a sentence if there are
+ * too many.
  */
 int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e);
 

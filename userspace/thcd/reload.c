@@ -178,7 +178,9 @@ static void change_jobs(struct again *a)
 	}
 }
 
-/* Prefixes are compared at each JOIN, so they can change in jobs that run. */
+/* Prefixes are compared at each JOIN, so they can change in jobs that run, whatever else is asked of
+ * those, and may have to wait.
+ */
 static bool change_prefixes(struct again *a)
 {
 	char from[THC_PREFIXES_TEXT];
@@ -188,7 +190,7 @@ static bool change_prefixes(struct again *a)
 	for (id = 0; id < THC_JOBS_MAX; id++) {
 		struct thcd_plan *was = &a->d->record[id].plan, *is = &a->plan[id];
 
-		if (!thcd_keep_equal(was, is) ||
+		if (!a->d->record[id].used || !is->ranks ||
 		    !memcmp(&was->admits, &is->admits, sizeof(is->admits)))
 			continue;
 		was->admits = is->admits;
