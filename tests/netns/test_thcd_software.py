@@ -669,6 +669,9 @@ def case__a_start_that_fails_says_what_to_do():
         assert status == 1 and "192.0.2.77 is not an address of this host" in said, said
     with failing("--software", "--listen", "fe80::1%nosuch0", "--job", job) as (status, said):
         assert status == 1 and '"fe80::1%nosuch0" has no address' in said, said
+    with failing("--software", "--listen", "127.0.0.1", "--listen", "127.0.0.2", "--job",
+                 job) as (status, said):
+        assert status == 1 and "one IPv4 and one IPv6 address" in said, said
     with failing("--bogus") as (status, said):
         assert status == 2 and "--bogus" in said, said
     wide = f"1,ranks=8,{KEYED},granularity=36,sum_width=8"
@@ -678,6 +681,13 @@ def case__a_start_that_fails_says_what_to_do():
         with failing("--software", "--listen", "127.0.0.1", "--port", str(d.port), "--job",
                      job) as (status, said):
             assert status == 1 and "is taken" in said, said
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            json.dump({"listen": "192.0.2.77"}, f)
+            f.flush()
+            # of the file's addresses none is left
+            with failing("-c", f.name, "--software", "--listen", "127.0.0.1", "--port",
+                         str(d.port), "--job", job) as (status, said):
+                assert status == 1 and f"{d.port} of 127.0.0.1 is taken" in said, said
         with failing("--software", "--listen", "127.0.0.1", "--port", str(d.port + 68),
                      "--control", d.control, "--job", job) as (status, said):
             assert status == 1 and "another thcd serves" in said, said

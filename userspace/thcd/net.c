@@ -280,6 +280,12 @@ static int find_address(struct thcd_socket *s, const char *text, struct thcd_err
 	return 0;
 }
 
+static int one_of_each(struct thcd_error *e)
+{
+	return thcd_fail(e, "--listen: one IPv4 and one IPv6 address at most: workers take answers "
+			    "from the address that they send to alone");
+}
+
 int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 {
 	struct thcd_socket *s = &d->socket[d->sockets];
@@ -288,9 +294,11 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 	int one = 1;
 
 	if (d->sockets == THCD_LISTEN_MAX)
-		return thcd_fail(e, "more than %d addresses to listen on", THCD_LISTEN_MAX);
+		return one_of_each(e);
 	if (find_address(s, address, e))
 		return -1;
+	if (d->sockets && d->socket[0].family == s->family)
+		return one_of_each(e);
 	/* an address of lo is reached through the interface, and so are groups */
 	if (d->interface && s->ifindex == if_nametoindex("lo"))
 		s->ifindex = if_nametoindex(d->interface);

@@ -24,7 +24,7 @@
 #include "challenge.h"
 #include "libthc.h"
 
-#define THCD_LISTEN_MAX		4
+#define THCD_LISTEN_MAX		2
 #define THCD_TEXT_MAX		512
 
 /* A sentence about what went wrong and what to do. */

@@ -522,8 +522,6 @@ int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 		return -1;
 	x = d->xdp;
 	d->adopted = !thcd_privileges_can_load();
-	if (d->sockets > 2 || (d->sockets == 2 && d->socket[0].family == d->socket[1].family))
-		return thcd_fail(e, "--listen: XDP serves one IPv4 and one IPv6 address");
 	if (thcd_pins_open(&x->pins, d->instance, c->heir, e) ||
 	    find_predecessor(d, c, slots, plans, e))
 		return -1;
