@@ -272,13 +272,28 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	return o;
 }
 
+/* What lists and shifts go by is in its bounds. */
+static bool is_possible(const struct thc_job *job, const struct thcd_plan *plan, u32 slots)
+{
+	u32 i;
+
+	if (job->ranks > THC_RANKS_MAX || job->slots > slots ||
+	    job->slot_base > slots - job->slots || plan->block_log2 > THC_BLOCK_LOG2_MAX ||
+	    plan->bits > THC_BITS_MAX || plan->admits.count > THCD_PREFIXES_MAX)
+		return false;
+	for (i = 0; i < plan->admits.count; i++)
+		if (plan->admits.at[i].len > 128)
+			return false;
+	return true;
+}
+
 void thc_report_jobs(cJSON *to, const struct thc_job *job, const struct thcd_record *record,
-		     const struct thc_slot *slot)
+		     const struct thc_slot *slot, u32 slots)
 {
 	cJSON *list = cJSON_AddArrayToObject(to, "jobs");
 	int i;
 
 	for (i = 0; job && record && slot && i < THC_JOBS_MAX; i++)
-		if (job[i].active)
+		if (job[i].active && is_possible(&job[i], &record[i].plan, slots))
 			cJSON_AddItemToArray(list, describe(i, &job[i], &record[i], slot));
 }

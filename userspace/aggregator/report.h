@@ -49,8 +49,10 @@ const char *thc_prefix_text(const struct thcd_prefix *p, char *text);
 /* All prefixes of a list; @text has room for THC_PREFIXES_TEXT characters. */
 const char *thc_prefixes_text(const struct thcd_prefixes *p, char *text);
 
-/* Adds the list of jobs; @slot: the aggregator's slots, from slot 0 on. NULL: not known. */
+/* Adds the list of jobs but for those that no thcd can have written: pins may belong to a user.
+ * @job, @record: by job; @slot: the aggregator's @slots slots. NULL: not known.
+ */
 void thc_report_jobs(cJSON *to, const struct thc_job *job, const struct thcd_record *record,
-		     const struct thc_slot *slot);
+		     const struct thc_slot *slot, u32 slots);
 
 #endif /* THC_REPORT_H */

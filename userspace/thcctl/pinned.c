@@ -15,8 +15,9 @@
 #include "../aggregator/report.h"
 #include "thcctl.h"
 
-static int open_pin(const char *instance, const char *name, size_t value_size,
-		    struct bpf_map_info *info)
+/* A user's pins may be any map: a lookup writes as much as the map says. */
+static int open_pin(const char *instance, const char *name, enum bpf_map_type type,
+		    size_t value_size, struct bpf_map_info *info)
 {
 	u32 len = sizeof(*info);
 	char dir[THC_PATH_BYTES];
@@ -25,25 +26,28 @@ static int open_pin(const char *instance, const char *name, size_t value_size,
 	thc_pins_dir(instance, dir, sizeof(dir));
 	fd = bpf_obj_get(thc_pin(dir, name).path);
 	memset(info, 0, sizeof(*info));
-	if (fd >= 0 && (bpf_obj_get_info_by_fd(fd, info, &len) || info->value_size != value_size)) {
+	if (fd >= 0 && (bpf_obj_get_info_by_fd(fd, info, &len) || info->type != type ||
+			info->value_size != value_size)) {
 		close(fd);
 		return -1;
 	}
 	return fd;
 }
 
-/* All values of an array map, to be freed. */
-static void *read_array(const char *instance, const char *name, size_t value_size)
+/* All values of an array map, to be freed. @count: how many there must be; 0: is told. */
+static void *read_array(const char *instance, const char *name, size_t value_size, u32 *count)
 {
 	struct bpf_map_info info;
-	int fd = open_pin(instance, name, value_size, &info);
+	int fd = open_pin(instance, name, BPF_MAP_TYPE_ARRAY, value_size, &info);
 	char *all;
 	u32 i;
 
 	if (fd < 0)
 		return NULL;
-	all = calloc(info.max_entries, value_size);
-	for (i = 0; all && i < info.max_entries; i++)
+	if (!*count)
+		*count = info.max_entries;
+	all = info.max_entries == *count ? calloc(*count, value_size) : NULL;
+	for (i = 0; all && i < *count; i++)
 		bpf_map_lookup_elem(fd, &i, all + i * value_size);
 	close(fd);
 	return all;
@@ -52,7 +56,7 @@ static void *read_array(const char *instance, const char *name, size_t value_siz
 static bool read_stats(const char *instance, struct thc_stats *out)
 {
 	struct bpf_map_info info;
-	int fd = open_pin(instance, "stats", sizeof(*out), &info);
+	int fd = open_pin(instance, "stats", BPF_MAP_TYPE_PERCPU_ARRAY, sizeof(*out), &info);
 	bool ok;
 
 	if (fd < 0)
@@ -64,11 +68,12 @@ static bool read_stats(const char *instance, struct thc_stats *out)
 
 static void add_jobs(cJSON *o, const char *instance)
 {
-	struct thc_job *job = read_array(instance, "jobs", sizeof(*job));
-	struct thcd_record *record = read_array(instance, THC_PIN_STATE, sizeof(*record));
-	struct thc_slot *slot = read_array(instance, "slots", sizeof(*slot));
+	u32 jobs = THC_JOBS_MAX, slots = 0;
+	struct thc_job *job = read_array(instance, "jobs", sizeof(*job), &jobs);
+	struct thcd_record *record = read_array(instance, THC_PIN_STATE, sizeof(*record), &jobs);
+	struct thc_slot *slot = read_array(instance, "slots", sizeof(*slot), &slots);
 
-	thc_report_jobs(o, job, record, slot);
+	thc_report_jobs(o, job, record, slot, slots);
 	free(job);
 	free(record);
 	free(slot);
@@ -76,7 +81,8 @@ static void add_jobs(cJSON *o, const char *instance)
 
 cJSON *thcctl_pinned(const char *instance, const char *request)
 {
-	struct thcd_meta *meta = read_array(instance, THC_PIN_META, sizeof(*meta));
+	u32 one = 1;
+	struct thcd_meta *meta = read_array(instance, THC_PIN_META, sizeof(*meta), &one);
 	struct thc_stats stats;
 	cJSON *o = NULL;
 

@@ -195,7 +195,7 @@ static cJSON *jobs(const struct thcd *d)
 {
 	cJSON *o = head(d);
 
-	thc_report_jobs(o, d->job, d->record, d->slot);
+	thc_report_jobs(o, d->job, d->record, d->slot, d->slots);
 	return o;
 }
 
