@@ -365,6 +365,54 @@ def case__root_opens_no_link_that_the_user_has_put_among_the_pins():
         assert other.status == 0, other.said
 
 
+def fill(path):
+    """Writes all ones into every value of a pinned array."""
+    def bpftool(*words):
+        return subprocess.run(["bpftool", "-j", "map", *words], check=True, capture_output=True,
+                              text=True, env={**os.environ, "PATH": "/usr/sbin:/sbin"})
+
+    about = json.loads(bpftool("show", "pinned", path).stdout)
+    for k in range(about["max_entries"]):
+        bpftool("update", "pinned", path, "key", *map(str, k.to_bytes(4, sys.byteorder)),
+                "value", *["255"] * about["bytes_value"])
+
+
+def case__what_the_user_writes_into_its_maps_is_no_crash_of_thcctl():
+    with netns.Topology(1) as net, mode_of_bpffs(0o711):
+        assert errand(net, "--prepare", "nobody")[0] == 0
+
+        def jobs():
+            done = subprocess.run([os.path.join(netns.build_dir(), "thcctl"), "--instance",
+                                   net.name, "--json", "job"], capture_output=True, text=True,
+                                  timeout=wire.PATIENCE)
+            assert not done.returncode, (done.returncode, done.stderr)
+            return json.loads(done.stdout)["jobs"]
+
+        assert [job["job"] for job in jobs()] == [1]
+        # prefixes without number, then ranks and slots
+        for name in ("state", "jobs"):
+            fill(f"{PINS}/{net.name}/{name}")
+            assert not jobs()
+        assert errand(net, "--discard")[0] == 0
+
+
+def case__discard_says_where_the_program_is():
+    thcd = os.path.join(netns.build_dir(), "thcd")
+    with netns.Topology(1) as net, mode_of_bpffs(0o711):
+        code, said = errand(net, "--prepare", "nobody")
+        assert not code and f"thcd -i eth0 --instance {net.name} --discard" in said, said
+        held = hook(net)
+        for options, words in ((("-i", "eth0"), "another thcd's? then give its --instance name"),
+                               (("-i", "lo", "--instance", net.name),
+                                "is not on lo, but on eth0; nothing was discarded")):
+            done = subprocess.run(
+                netns.Topology.enter(net.aggregator, [thcd, *options, "--discard"]),
+                capture_output=True, text=True, timeout=wire.PATIENCE)
+            assert done.returncode == 1 and words in done.stderr, done.stderr
+            assert hook(net) == held and os.path.exists(f"{PINS}/{net.name}/prog")
+        assert errand(net, "--discard")[0] == 0 and hook(net) is None
+
+
 def case__a_user_with_capabilities_loads_and_attaches_itself():
     """As a unit with User= and AmbientCapabilities= does."""
     with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):

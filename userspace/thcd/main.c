@@ -241,8 +241,9 @@ static int prepare(struct run *r, struct thcd_error *e)
 
 	if (begin(r, &slots, e) || start_jobs(r, slots, e) || thcd_xdp_hand_over(&r->d, &r->c, e))
 		return -1;
-	thcd_say("%s XDP on %s is prepared for user %u; thcd -i %s --discard removes it", r->d.mode,
-		 r->c.interface, (unsigned int)r->c.heir, r->c.interface);
+	thcd_say("%s XDP on %s is prepared for user %u; thcd -i %s%s%s --discard removes it",
+		 r->d.mode, r->c.interface, (unsigned int)r->c.heir, r->c.interface,
+		 *r->c.instance ? " --instance " : "", r->c.instance);
 	return 0;
 }
 

@@ -672,6 +672,45 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 	return 0;
 }
 
+/* Another interface that has the program of the pins, which nobody would find without them; or 0. */
+static u32 elsewhere(struct thcd_xdp *x, struct thcd_error *e)
+{
+	struct thcd_meta was = { .ifindex = 0 };
+	u32 key = 0, id = thcd_prog_id(x->old_fd);
+	struct thc_hook hook;
+
+	if (!id)
+		return 0;
+	x->meta_fd = own_map(x, THC_PIN_META, sizeof(was), 1, 0, e);
+	if (x->meta_fd >= 0)
+		bpf_map_lookup_elem(x->meta_fd, &key, &was);
+	close_fd(&x->meta_fd);
+	if (was.netns != own_netns() || was.ifindex == x->ifindex ||
+	    thc_device_hook(was.ifindex, &hook) || hook.id != id)
+		return 0;
+	return was.ifindex;
+}
+
+/* -1: an interface has a program that would stay, as if it had never been. */
+static int check_discard(struct thcd *d, bool was_on, struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	char name[IF_NAMESIZE];
+	u32 ifindex;
+
+	if (was_on)
+		return 0;
+	if (x->old_fd < 0 && x->hook.id && !strcmp(x->hook.name, "thc_xdp"))
+		return thcd_hook_foreign(d->interface, &x->hook, e);
+	ifindex = elsewhere(x, e);
+	if (ifindex && if_indextoname(ifindex, name))
+		return thcd_fail(e,
+				 "instance \"%s\" is not on %s, but on %s; nothing was discarded: "
+				 "give --interface %s",
+				 d->instance, d->interface, name, name);
+	return 0;
+}
+
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x;
@@ -686,6 +725,8 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 		return -1;
 	x->old_fd = pinned_program(x);
 	was_on = x->hook.id && x->hook.id == thcd_prog_id(x->old_fd);
+	if (check_discard(d, was_on, e))
+		return -1;
 	pins = discard(d, e);
 	if (pins < 0)
 		return -1;
