@@ -402,6 +402,9 @@ def case__libthc():
                 raise AssertionError(f"{injected.lines()}: {error}") from None
             assert status in (0, 1) and not injected.leaks(), \
                 f"{injected.lines()}: status {status}: {text}"
+            if injected.failed() == "pthread_create":
+                job = next(j for j in daemon.ask("jobs")["jobs"] if j["job"] == lane + 1)
+                assert not {*job["joined"]} - {*job["left"]}, "it has joined, and has not left"
             return injected.failed(), injected.calls()
 
     with Place(reply="fanout") as place:

@@ -202,6 +202,19 @@ static int join_job(struct thc_client *c)
 	return error;
 }
 
+static int enter_job(struct thc_client *c)
+{
+	int error = join_job(c);
+
+	if (error)
+		return error;
+	error = start_thread(c);
+	/* who cannot go on has to say so: the others wait for it */
+	if (error)
+		leave_job(c);
+	return error;
+}
+
 int thc_client_open(const struct thc_client_options *options, struct thc_client **out)
 {
 	struct thc_client_options known;
@@ -239,9 +252,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	if (!error)
 		error = open_transport(c);
 	if (!error)
-		error = join_job(c);
-	if (!error)
-		error = start_thread(c);
+		error = enter_job(c);
 	/* they may be gone after this call */
 	c->options.bind = NULL;
 	c->options.interface = NULL;
@@ -283,9 +294,7 @@ int thc_client_rejoin(struct thc_client *c)
 	cancel_requests(c);
 	tear_down(c);
 	thc_buffer_free(c);
-	error = join_job(c);
-	if (!error)
-		error = start_thread(c);
+	error = enter_job(c);
 	if (error) {
 		pthread_mutex_lock(&c->lock);
 		c->broken = true;
