@@ -231,6 +231,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return thc_fail(-ENOMEM, "out of memory");
+	c->pid = getpid();
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
 	c->options = known;
@@ -266,9 +267,13 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 
 void thc_client_close(struct thc_client *c)
 {
+	bool own;
+
 	if (!c)
 		return;
-	if (c->running) {
+	/* a process that was forked has the memory, but neither the rank nor the thread */
+	own = c->pid == getpid();
+	if (c->running && own) {
 		stop_thread(c);
 		cancel_requests(c);
 		leave_job(c);
@@ -280,8 +285,10 @@ void thc_client_close(struct thc_client *c)
 		c->transport->ops->close(c->transport);
 	if (c->wake >= 0)
 		close(c->wake);
-	pthread_cond_destroy(&c->work);
-	pthread_mutex_destroy(&c->lock);
+	if (own) {
+		pthread_cond_destroy(&c->work);
+		pthread_mutex_destroy(&c->lock);
+	}
 	explicit_bzero(c->key, sizeof(c->key));
 	free(c);
 }

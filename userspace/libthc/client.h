@@ -86,6 +86,7 @@ struct thc_client {
 	uint8_t			key[THC_KEY_BYTES];	/* the job's secret, to join again */
 	pthread_t		thread;
 	bool			running;
+	pid_t			pid;		/* of the process that opened it */
 	int			wake;		/* eventfd */
 
 	const struct thc_scheme	*scheme;	/* the job's; NULL before the first join */
