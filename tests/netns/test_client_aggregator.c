@@ -217,9 +217,8 @@ static struct thc_client_options options_of(uint16_t port, uint16_t rank, uint32
 }
 
 /* A failed rejoin leaves a client that can be asked, rejoined and closed. */
-static void gone__failed_rejoin_leaves_a_client(void **state)
+static void fail_and_rejoin(const char *job, float rate)
 {
-	static const char job[] = "job=1,ranks=1,reply=fanout";
 	struct thc_client_info info = { .size = sizeof(info) };
 	struct daemon d = start_daemon(job);
 	struct thc_client_options o = options_of(d.port, 0, 2000);
@@ -227,7 +226,7 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 	float g[4] = { 1, 2, 3, 4 };
 	double cpu, seconds;
 
-	(void)state;
+	o.rate = rate;
 	assert_int_equal(thc_client_open(&o, &c), 0);
 	stop_daemon(d);
 	seconds = -now(CLOCK_MONOTONIC);
@@ -242,6 +241,41 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), -ESTALE);
 	d = start_daemon_on(d.port, job);
 	assert_int_equal(thc_client_rejoin(c), 0);
+	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), 0);
+	thc_client_close(c);
+	stop_daemon(d);
+}
+
+static void gone__failed_rejoin_leaves_a_client(void **state)
+{
+	(void)state;
+	fail_and_rejoin("job=1,ranks=1,reply=fanout", 0);
+	fail_and_rejoin("job=1,ranks=1,reply=fanout,rate=4", 0);
+	fail_and_rejoin("job=1,ranks=1,reply=fanout,rate=auto", 4);
+}
+
+/* The rank is its parent's: a child that closes its copy takes nothing from it. */
+static void fork__child_that_closes_leaves_the_rank(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
+	struct thc_client_options o = options_of(d.port, 0, 2000);
+	struct thc_client *c = NULL;
+	float g[4] = { 1, 2, 3, 4 };
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(thc_client_open(&o, &c), 0);
+	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), 0);
+	pid = fork();
+	if (!pid) {
+		/* ends it if it hangs */
+		alarm(20);
+		thc_client_close(c);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), 0);
 	thc_client_close(c);
 	stop_daemon(d);
@@ -1406,6 +1440,7 @@ int main(void)
 		cmocka_unit_test(restart__at_once),
 		cmocka_unit_test(gone__is_said_at_once),
 		cmocka_unit_test(gone__failed_rejoin_leaves_a_client),
+		cmocka_unit_test(fork__child_that_closes_leaves_the_rank),
 		cmocka_unit_test(join__who_gave_up_is_missing),
 		cmocka_unit_test(strange__welcome_is_refused),
 		cmocka_unit_test(strange__welcome_is_dropped),

@@ -164,7 +164,8 @@ uint32_t thc_rate_chosen(const struct thc_client *c, const struct thc_rate_goal 
 	const struct thc_compressor *z = c->context[THC_SCHEME_THC];
 	uint32_t hash;
 
-	if (!goal->bits && !goal->error)
+	/* without a job, after a rejoin that failed, nothing is sent */
+	if (!z || (!goal->bits && !goal->error))
 		return 0;
 	hash = hash_u32(hash_u32(z->rate_hash, goal->bits), goal->error);
 	if (goal->shared)
