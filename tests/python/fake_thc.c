@@ -9,6 +9,7 @@
  * folder, FAKE_RANKS processes give each other what they contribute in files
  * there, and add it up in the order of their ranks:
  *	SESSION-REQUEST-RANK	a contribution: the values
+ *	SESSION-REQUEST.key-RANK	its key, of which all ranks must have the same
  *	SESSION-joined-RANK	a rank that has joined
  *	SESSION-broken-RANK	a rank that has failed: the others need not wait
  *
@@ -179,6 +180,20 @@ static int join(struct thc_client *c)
 	return 0;
 }
 
+/* Whether @rank's request of this number is the same one; an error if not. */
+static int agree(const struct thc_request *r, unsigned int rank)
+{
+	uint64_t key = 0;
+	char what[32];
+	int error;
+
+	snprintf(what, sizeof(what), "%ld.key", r->in_session);
+	error = await(r->c, r->session, what, rank, &key, sizeof(key));
+	if (!error && key != r->key)
+		error = thc_fail(-EBADMSG, "rank %u reduces another bucket", rank);
+	return error;
+}
+
 /* The mean of all ranks' contributions into @sum. */
 static int add_up(struct thc_request *r, float *sum)
 {
@@ -192,7 +207,9 @@ static int add_up(struct thc_request *r, float *sum)
 	memset(sum, 0, r->count * sizeof(float));
 	snprintf(what, sizeof(what), "%ld", r->in_session);
 	for (i = 0; !error && i < c->ranks; i++) {
-		error = await(c, r->session, what, i, other, r->count * sizeof(float));
+		error = agree(r, i);
+		if (!error)
+			error = await(c, r->session, what, i, other, r->count * sizeof(float));
 		for (k = 0; !error && k < r->count; k++)
 			sum[k] += other[k];
 	}
@@ -357,6 +374,8 @@ int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count, enum
 		for (i = 0; i < count; i++)
 			r->gives[i] = rintf(4 * r->gives[i]) / 4;
 	if (c->exchange) {
+		snprintf(what, sizeof(what), "%ld.key", r->in_session);
+		publish(c, r->session, what, &r->key, sizeof(r->key));
 		snprintf(what, sizeof(what), "%ld", r->in_session);
 		publish(c, r->session, what, r->gives, count * sizeof(float));
 	}

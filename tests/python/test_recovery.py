@@ -4,6 +4,9 @@
 answers that get lost on one of them: all ranks do the same steps again, and
 end with the bits of an undisturbed run.
 """
+import errno
+import functools
+import itertools
 import os
 import shutil
 import sys
@@ -15,6 +18,8 @@ import rig
 sys.path.insert(0, os.path.join(rig.fake.ROOT, "tests/lib"))
 import trainers  # noqa: E402  (found through the path above)
 from trainers import Trainers, agreed, counted  # noqa: E402
+
+from thc_ddp import ThcClient, ThcError  # noqa: E402  (rig has put the fake in place)
 
 STEPS = 12
 WORDS = ["--steps", str(STEPS), "--timeout", "100", "--every", "4"]
@@ -44,6 +49,39 @@ def no_threshold(_rank):
     trainers.train_ddp.thc_hook = lambda **options: hook(threshold=0, **options)
 
 
+def no_memory(call):
+    """On rank 1 this call of start(), counted from 1, has no memory."""
+    def prepare(rank):
+        calls, start = itertools.count(1), ThcClient.start
+
+        def starting(*args, **options):
+            if next(calls) == call:
+                raise ThcError("no memory", errno.ENOMEM)
+            return start(*args, **options)
+
+        if rank == 1:
+            ThcClient.start = starting
+
+    return prepare
+
+
+def by_group(pattern, call):
+    """Parameters of this pattern go through the process group, and one start() has no memory."""
+    def prepare(rank):
+        nets, network, hook = [], trainers.train_ddp.network, trainers.train_ddp.thc_hook
+
+        def noting(hidden):
+            nets.append(network(hidden))
+            return nets[-1]
+
+        trainers.train_ddp.network = noting
+        trainers.train_ddp.thc_hook = lambda **options: hook(
+            **{**options, "schemes": {pattern: "group"}, "model": nets[-1]})
+        no_memory(call)(rank)
+
+    return prepare
+
+
 class Recovery(unittest.TestCase):
     def setUp(self):
         for name in [n for n in os.environ if n.startswith(("FAKE_", "THC_"))]:
@@ -71,6 +109,20 @@ class Recovery(unittest.TestCase):
             agreed(texts)
             for text in texts:
                 self.assertEqual(counted(text)[1:], (0, 1))
+
+    def assert_recovers(self, prepare):
+        """After a call that rank 1 cannot start, see no_memory(): to the same bits."""
+        expected = run(prepare=prepare(0))
+        texts = run("--timeout", "3", prepare=prepare(30))
+        self.assertEqual(agreed(texts), agreed(expected), "\n".join(texts))
+        self.assertIn("failed, joining again: no memory", texts[1])
+        self.assertIn("failed, joining again: a rank did not contribute", texts[0])
+
+    def test_what_one_rank_alone_cannot_start_is_no_disagreement(self):
+        self.assert_recovers(no_memory)
+
+    def test_what_one_rank_cannot_start_keeps_no_collective_back(self):
+        self.assert_recovers(functools.partial(by_group, "*.bias"))
 
     def test_who_cannot_join_again_ends_with_a_sentence(self):
         for text in run(fail={0: "17"}, status=trainers.ENDED_BY_ERROR, FAKE_BROKEN="1"):

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from rig import WIDTHS, Bucket, model, state
 
-from thc_ddp import ThcError, hook
+from thc_ddp import ThcClient, ThcError, hook
 from thc_ddp import step as step_end
 
 # Buckets of rig.model() after DDP has rebuilt them.
@@ -248,6 +248,67 @@ class Errors(rig.HookTest):
             last.wait()
         s.rejoin()
         torch.testing.assert_close(s.reduce(Bucket(torch.ones(10))).wait(), torch.full((10,), 0.75))
+
+
+def no_memory(*calls):
+    """start() fails for these calls, counted from 0; what it was called for is counted, too."""
+    made, start = [], ThcClient.start
+
+    def starting(self, *args, **options):
+        made.append(args)
+        if len(made) - 1 in calls:
+            raise ThcError("no memory", errno.ENOMEM)
+        return start(self, *args, **options)
+
+    return mock.patch.object(ThcClient, "start", starting), made
+
+
+class Refused(rig.HookTest):
+    """A bucket that cannot be started, on this rank alone for all that it knows."""
+
+    def test_no_later_bucket_goes_to_the_job(self):
+        s = state()
+        failing, made = no_memory(1)
+        with failing:
+            for index in range(3):
+                s.reduce(Bucket(torch.ones(10), index=index, last=False))
+            with self.assertRaisesRegex(RuntimeError, "ThcError: no memory"):
+                s.reduce(Bucket(torch.ones(10), index=3)).wait()
+        self.assertEqual(len(made), 2, "other ranks' second bucket has met a later one")
+        s.rejoin()
+        torch.testing.assert_close(s.reduce(Bucket(torch.ones(10))).wait(), torch.full((10,), 0.75))
+
+    def test_runs_for_the_process_group_go_there(self):
+        net = model()
+        parameters = list(net.parameters())[:4]
+        s = state(schemes={"*.bias": "group"}, model=net)
+        (failing, made), all_reduce, reduced = no_memory(0), dist.all_reduce, []
+
+        def noting(tensor, **options):
+            reduced.append(tensor.numel())
+            return all_reduce(tensor, **options)
+
+        bucket = Bucket(torch.ones(sum(p.numel() for p in parameters)), parameters)
+        with failing, mock.patch.object(dist, "all_reduce", noting):
+            with self.assertRaisesRegex(RuntimeError, "no memory"):
+                s.reduce(bucket).wait()
+        self.assertEqual(reduced, [parameters[1].numel(), parameters[3].numel()])
+        self.assertEqual(len(made), 1)
+
+    def test_the_error_of_a_step_is_the_first_but_for_what_follows_from_it(self):
+        memory, stale, late = (ThcError("", code) for code in
+                               (errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT))
+        for refused, ended_first, want in ((memory, False, memory), (memory, True, late),
+                                           (stale, False, late), (stale, True, late)):
+            step = step_end.Step()
+            step.begin()
+            if ended_first:
+                step.end(late)
+            step.refuse(refused)
+            if not ended_first:
+                self.assertIs(step.error, refused)
+                step.end(late)
+            self.assertIs(step.error, want)
 
 
 class Skipped(rig.HookTest):

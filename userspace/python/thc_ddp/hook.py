@@ -373,31 +373,38 @@ class ThcState:
             return step, queued
 
     def _start_bucket(self, bucket, step):
-        runs = self._schemes.runs(bucket)
-        # before anything that can fail: parameters' numbers are those of all ranks
-        with self._lock:
-            ways = [self._way(run) for run in runs]
-            layouts = [None if refusal else self._memories.layout(run)
-                       for run, (refusal, _) in zip(runs, ways)]
-        went = []
+        runs, went = self._schemes.runs(bucket), []
         step.went.append(went)
-        futures = [self._start_run(run, way, layout, step, went)
-                   for run, way, layout in zip(runs, ways, layouts)]
+        futures = [self._start_run(run, step, went) for run in runs]
         if len(futures) == 1:
             return futures[0]
         whole = bucket.buffer()
         return torch.futures.collect_all(futures).then(lambda _: whole)
 
-    def _start_run(self, run, way, layout, step, went):
-        buffer, (refusal, scheme) = run.buffer(), way
-        if refusal:
+    def _start_run(self, run, step, went):
+        """A future of the mean of a run, or of the run as it is if it cannot be started.
+
+        The runs behind that one are started all the same: the other ranks call the process group
+        for theirs, and each collective of this rank has to meet the same one of theirs.
+        """
+        buffer = run.buffer()
+        try:
+            refusal, scheme = self._way(run)
+            if not refusal:
+                return self._start_in_job(run, scheme, step, went)
             self._count_fallback(refusal, buffer)
             went.append(report.Went(buffer, None, refusal))
             return self._fall_back(buffer, step)
+        except Exception as error:  # belongs to the step
+            step.refuse(error)
+            return _ready(buffer)
+
+    def _start_in_job(self, run, scheme, step, went):
+        buffer = run.buffer()
         with self._lock:
-            key, numbers = layout
-            if not self.client and step.error:
-                raise step.error    # to join is tried once in a step, by all ranks alike
+            # before anything that can fail: parameters' numbers are those of all ranks
+            key, numbers = self._memories.layout(run)
+            step.raise_refusal()    # also: to join is tried once in a step, by all ranks alike
             client = self.connect().client
             by = report.Way(scheme, self._info, 0.0 if buffer.is_sparse else self.keep)
             if self.options["error_feedback"] and by.loses:

@@ -14,6 +14,7 @@ the next step. So a step keeps the error until the pass is over:
     DDP's callback
     PassEnd.end()        nothing is under way any more: the step may fail
 """
+import errno
 import threading
 import time
 
@@ -64,7 +65,7 @@ class Step:
     def __init__(self):
         self._changed = threading.Condition()
         self._under_way = 0
-        self._error = None      # the first of a bucket that was under way
+        self._error = None      # the first that does not follow from another one
         self._refusal = None    # the first of a bucket that could not be started
         self._nonfinite = False
         self.keys = []
@@ -87,9 +88,22 @@ class Step:
             self._changed.notify_all()
 
     def refuse(self, error):
-        """A bucket could not be started; mostly the consequence of an error."""
+        """A bucket could not be started."""
         with self._changed:
             self._refusal = self._refusal or error
+            # ESTALE follows from an error of the client that may not have come to end() yet
+            if getattr(error, "errno", None) != errno.ESTALE:
+                self._error = self._error or error
+
+    def raise_refusal(self):
+        """Raises why an earlier bucket could not be started, if one could not.
+
+        The job counts buckets. The next one of this rank would meet the one of the other ranks
+        that is missing here, as if they disagreed. If it does not come they time out, and can
+        rejoin. What end() has does not count here: it comes at another time on each rank.
+        """
+        if self._refusal:
+            raise self._refusal
 
     def drain(self):
         """Waits until no bucket is under way."""
