@@ -5,7 +5,6 @@ answers that get lost on one of them: all ranks do the same steps again, and
 end with the bits of an undisturbed run.
 """
 import errno
-import functools
 import itertools
 import os
 import shutil
@@ -65,9 +64,9 @@ def no_memory(call):
     return prepare
 
 
-def by_group(pattern, call):
-    """Parameters of this pattern go through the process group, and one start() has no memory."""
-    def prepare(rank):
+def hook_with(schemes, **options):
+    """The example's hook has these options, too."""
+    def prepare(_rank):
         nets, network, hook = [], trainers.train_ddp.network, trainers.train_ddp.thc_hook
 
         def noting(hidden):
@@ -75,9 +74,16 @@ def by_group(pattern, call):
             return nets[-1]
 
         trainers.train_ddp.network = noting
-        trainers.train_ddp.thc_hook = lambda **options: hook(
-            **{**options, "schemes": {pattern: "group"}, "model": nets[-1]})
-        no_memory(call)(rank)
+        trainers.train_ddp.thc_hook = lambda **given: hook(
+            **{**given, "schemes": schemes, "model": nets[-1], **options})
+
+    return prepare
+
+
+def both(one, other):
+    def prepare(rank):
+        one(rank)
+        other(rank)
 
     return prepare
 
@@ -111,18 +117,24 @@ class Recovery(unittest.TestCase):
                 self.assertEqual(counted(text)[1:], (0, 1))
 
     def assert_recovers(self, prepare):
-        """After a call that rank 1 cannot start, see no_memory(): to the same bits."""
-        expected = run(prepare=prepare(0))
-        texts = run("--timeout", "3", prepare=prepare(30))
+        """After a call that rank 1 cannot start: to the same bits."""
+        expected = run(prepare=prepare)
+        texts = run("--timeout", "3", prepare=both(prepare, no_memory(30)))
         self.assertEqual(agreed(texts), agreed(expected), "\n".join(texts))
         self.assertIn("failed, joining again: no memory", texts[1])
         self.assertIn("failed, joining again: a rank did not contribute", texts[0])
 
     def test_what_one_rank_alone_cannot_start_is_no_disagreement(self):
-        self.assert_recovers(no_memory)
+        self.assert_recovers(lambda rank: None)
 
     def test_what_one_rank_cannot_start_keeps_no_collective_back(self):
-        self.assert_recovers(functools.partial(by_group, "*.bias"))
+        self.assert_recovers(hook_with({"*.bias": "group"}))
+
+    def test_inf_in_the_process_group_is_an_error_that_names_the_rank(self):
+        for text in run(prepare=both(hook_with({"4.*": "group"}, nonfinite="raise"),
+                                     trainers.one_inf(5))):
+            self.assertIn("joining again: the gradient of rank 1 is not finite", text)
+            self.assertEqual(counted(text)[1:], (1, 0))
 
     def test_who_cannot_join_again_ends_with_a_sentence(self):
         for text in run(fail={0: "17"}, status=trainers.ENDED_BY_ERROR, FAKE_BROKEN="1"):

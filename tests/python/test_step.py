@@ -317,8 +317,10 @@ class Skipped(rig.HookTest):
     def overflow(self, run, parameter):
         """A step with Inf in one layer and values 10^5 times too large elsewhere."""
         handle = parameter.register_hook(lambda grad: torch.full_like(grad, float("inf")))
-        run.backward(7, scale=1e5)
-        handle.remove()
+        try:
+            run.backward(7, scale=1e5)
+        finally:
+            handle.remove()
 
     def check(self, layer, **options):
         run = Run(self, state(**options))
@@ -359,6 +361,46 @@ class Skipped(rig.HookTest):
             self.assertTrue(torch.equal(got, want))
         with self.assertRaisesRegex(ThcError, 'use "propagate" or "raise"'):
             state(nonfinite="ignore")
+
+    def test_raise_of_buckets_that_do_not_go_through_the_job(self):
+        bad = torch.ones(10)
+        bad[3] = float("nan")
+        net = torch.nn.Linear(10, 1, bias=False)
+        sparse = torch.sparse_coo_tensor(torch.tensor([[2]]), bad[None], (5, 10))
+        for options, tensor in (({"threshold": 100}, bad), ({"start_iter": 1}, bad),
+                                ({"schemes": {"*": "group"}, "model": net}, bad),
+                                ({}, bad.double()), ({}, sparse)):
+            with self.subTest(options=options, dtype=tensor.dtype):
+                s = state(nonfinite="raise", **options)
+                bucket = Bucket(tensor.clone(), [net.weight])
+                with self.assertRaisesRegex(RuntimeError, "gradient of rank 0 is not finite.*EDOM"):
+                    s.reduce(bucket).wait()
+                counted = [s.counters[name] for name in ("buckets_fallback", "steps_failed",
+                                                         "steps_nonfinite")]
+                self.assertEqual(counted, [1, 1, 0])
+                s.reduce(Bucket(torch.ones(10), [net.weight])).wait()   # without rejoining
+
+    def test_raise_takes_back_what_other_buckets_left(self):
+        run = Run(self, state(threshold=10000, nonfinite="raise"))
+        run.step(0)
+        run.step(1)
+        before = run.state.state_dict()["pool"]
+        with self.assertRaises(ThcError) as raised:
+            self.overflow(run, run.net[0].weight)
+        self.assertEqual(raised.exception.errno, errno.EDOM)
+        after = run.state.state_dict()["pool"]
+        self.assertTrue(before and all(torch.equal(before[n], after[n]) for n in before))
+        run.step(2)
+        self.assertEqual(run.errors, [])
+
+    def test_what_cannot_be_looked_at_is_summed_all_the_same(self):
+        s = state(nonfinite="raise", threshold=100)
+        no_memory = mock.Mock(side_effect=RuntimeError("out of memory"))
+        with mock.patch.object(torch, "isfinite", no_memory), \
+                mock.patch.object(dist, "all_reduce", wraps=dist.all_reduce) as all_reduce:
+            with self.assertRaisesRegex(RuntimeError, "out of memory"):
+                s.reduce(Bucket(torch.ones(10))).wait()
+        all_reduce.assert_called_once()
 
     def test_users_skip_steps_too(self):
         run = Run(self, state())

@@ -18,7 +18,7 @@ from thc_ddp.client import CLIENT_OPTIONS, ThcClient, ThcError
 from thc_ddp.memories import Memories
 from thc_ddp.rows import Rows, fit
 from thc_ddp.runs import Schemes
-from thc_ddp.step import FAILED, NONFINITE, PassEnd, Step, confirm
+from thc_ddp.step import FAILED, NONFINITE, NONFINITE_HERE, PassEnd, Step, confirm
 
 _DTYPES = {torch.float32: abi.FP32, torch.float16: abi.FP16, torch.bfloat16: abi.BF16}
 _DEVICES = ("cpu", "cuda")
@@ -434,6 +434,8 @@ class ThcState:
     def _fall_back(self, buffer, step):
         if not buffer.is_sparse and not buffer.numel():
             return _ready(buffer)
+        if not self.options["nonfinite"]:
+            step.look_at(buffer)
         world = dist.get_world_size(self.process_group)
         buffer.div_(world)  # before the sum: half precision must not overflow in it
         try:
@@ -492,7 +494,9 @@ class ThcState:
             error = ThcError(f"rank {', '.join(failed)} could not finish this step, so the step "
                              f"has not happened on this rank either: call rejoin() on all ranks",
                              errno.ESTALE)
-        nonfinite = NONFINITE in verdicts
+        nonfinite = NONFINITE in verdicts or NONFINITE_HERE in verdicts
+        if nonfinite and not error and not self.options["nonfinite"]:
+            error = _not_finite(verdicts)
         if error or nonfinite:
             self._undo(step)
         self.counters["steps"] += 1
@@ -551,6 +555,13 @@ class ThcState:
 def _group_failed(failure):
     return ThcError(f"the process group failed on a bucket that does not go through THC, restart "
                     f"all ranks: {failure}", errno.EIO)
+
+
+def _not_finite(verdicts):
+    ranks = [str(rank) for rank, other in enumerate(verdicts) if other == NONFINITE_HERE]
+    whose = f"the gradient of rank {', '.join(ranks)}" if ranks else "the sum of the gradients"
+    return ThcError(f"{whose} is not finite (NaN, Inf or too large) in a bucket that does not go "
+                    f"through THC: skip this step on all ranks (EDOM)", errno.EDOM)
 
 
 class _Values:

@@ -23,8 +23,9 @@ import torch.distributed as dist
 
 _engine = torch.autograd.Variable._execution_engine
 
-# What a rank says of its step; the worst of all ranks' is what happens.
-FINE, NONFINITE, FAILED = range(3)
+# What a rank says of its step; the worst of all ranks' is what happens. NONFINITE_HERE: this rank's
+# own gradient was not finite.
+FINE, NONFINITE, NONFINITE_HERE, FAILED = range(4)
 # Elements that are looked at in one go.
 _PART = 1 << 22
 
@@ -68,6 +69,7 @@ class Step:
         self._error = None      # the first that does not follow from another one
         self._refusal = None    # the first of a bucket that could not be started
         self._nonfinite = False
+        self._nonfinite_here = False
         self.keys = []
         self.values = []
         self.went = []
@@ -105,6 +107,15 @@ class Step:
         if self._refusal:
             raise self._refusal
 
+    def look_at(self, buffer):
+        """Notes whether what this rank gives to the process group is finite; of the sum nobody can
+        tell any more who gave what. Never raises: the other ranks wait for the collective.
+        """
+        try:
+            self._nonfinite_here |= not _is_finite(buffer)
+        except Exception as failure:  # no memory on the device
+            self.refuse(failure)
+
     def drain(self):
         """Waits until no bucket is under way."""
         with self._changed:
@@ -115,9 +126,11 @@ class Step:
         return self._error or self._refusal
 
     def verdict(self):
-        """FINE, NONFINITE or FAILED; no bucket may be under way."""
+        """What this rank says of the step; no bucket may be under way."""
         if self.error:
             return FAILED
+        if self._nonfinite_here:
+            return NONFINITE_HERE
         if self._nonfinite or not all(_is_finite(value) for value in self.values):
             return NONFINITE
         return FINE
