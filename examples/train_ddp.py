@@ -98,8 +98,8 @@ def train(args, rank, world):
     batch = task(args.seed)
     model = DistributedDataParallel(network(args.hidden), bucket_cap_mb=args.bucket_mb)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    state, hook = thc_hook(error_feedback=not args.no_error_feedback, timeout=args.timeout,
-                           join_timeout=args.join_timeout)
+    state, hook = thc_hook(model=model, error_feedback=not args.no_error_feedback,
+                           timeout=args.timeout, join_timeout=args.join_timeout)
     model.register_comm_hook(state, hook)
     checkpoints = Checkpoints(args.checkpoints, rank)
     saved = {"model": model.module, "optimizer": optimizer, "thc": state}

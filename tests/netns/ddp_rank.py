@@ -166,6 +166,7 @@ def train(argv):
             return thc_allreduce_hook(s, bucket)
 
         model = torch.nn.parallel.DistributedDataParallel(network(), bucket_cap_mb=args.bucket_mb)
+        state.bind(model)
         model.register_comm_hook(state, checking)
         digest = steps(model, args.steps, args.rank)
         say(event="restored", digest=digest, equal=restored, parameters=len(owed),

@@ -8,13 +8,30 @@ test_step.py.
 import os
 import pickle
 import unittest
+from unittest import mock
 
 import rig
 import torch
+import torch.distributed as dist
 from rig import KEY_FILE, WIDTHS, Bucket, model, state
 
 import thc_ddp
 from thc_ddp import ThcClient, ThcError, thc_hook
+
+
+class Crossed(torch.nn.Module):
+    """Layers of one size, which are not used in the order in which the model has them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(WIDTHS[0], WIDTHS[0], bias=False)
+                                          for _ in range(4))
+
+    def forward(self, x):
+        for i in (2, 0, 3, 1):
+            x = self.layers[i](x)
+        return x
 
 
 class Hook(rig.HookTest):
@@ -82,6 +99,71 @@ class Hook(rig.HookTest):
         self.steps(ddp, plain, received, raw, 3)
         self.assertGreater(s.counters["buckets_thc"], counters["buckets_thc"])
         self.assert_conserved(received, self.memories(s, restored), raw)
+
+    def restarted(self, by_model, then, **options):
+        """(received, memories, gradients) of Crossed(), one bucket a layer, and a restart with
+        other options of DDP after four steps. by_model: whether states know the model.
+        """
+        net, plain = Crossed(), Crossed()
+        s = state(**options, **({"model": net} if by_model else {}))
+        ddp = self.wrap(net, s, bucket_cap_mb=0.001)
+        received = [torch.zeros_like(p) for p in net.parameters()]
+        raw = [torch.zeros_like(p) for p in net.parameters()]
+        self.steps(ddp, plain, received, raw, 4)
+        s, net = pickle.loads(pickle.dumps(s)), Crossed()
+        if by_model:
+            s.bind(net)
+        self.steps(self.wrap(net, s, **then), plain, received, raw, 2)
+        self.assertEqual(s.counters["fallback_early"] > 0, "start_iter" in options)
+        return received, self.memories(s, net), raw
+
+    def test_memories_survive_a_restart_after_steps_of_the_process_group(self):
+        self.assert_conserved(*self.restarted(False, {"bucket_cap_mb": 0.001}, start_iter=2))
+
+    def test_memories_follow_the_model_whatever_ddp_does(self):
+        for options in ({}, {"start_iter": 2}):
+            for then in ({"bucket_cap_mb": 25}, {"find_unused_parameters": True}):
+                with self.subTest(options=options, then=then):
+                    self.assert_conserved(*self.restarted(True, then, **options))
+
+    def test_a_checkpoint_follows_the_model_or_does_not(self):
+        def trained(**options):
+            s = state(**options)
+            s.reduce(Bucket(torch.ones(300), [net[0].bias])).wait()
+            return s
+
+        net = model()
+        bound, free = trained(model=net), trained()
+        with self.assertRaisesRegex(RuntimeError, "of a state that knew its model: give model="):
+            pickle.loads(pickle.dumps(bound)).reduce(
+                Bucket(torch.ones(300), [net[0].bias])).wait()
+        for s in (state(model=net), trained(model=net)):
+            with self.assertRaisesRegex(ThcError, "of a state that did not know its model"):
+                s.load_state_dict(free.state_dict())
+        with self.assertRaisesRegex(ThcError, "of a state that did not know its model"):
+            pickle.loads(pickle.dumps(free)).bind(net)
+        # where there is nothing to restore it does not matter
+        pickle.loads(pickle.dumps(state())).bind(net)
+
+    def test_memories_of_an_older_version_begin_empty(self):
+        s = state()
+        s.reduce(Bucket(torch.ones(50))).wait()
+        saved = {**s.state_dict(), "version": 1}
+        del saved["order"]
+        s = state()
+        s.load_state_dict(saved)
+        self.assertEqual(s.counters["steps"], 1)
+        bucket = Bucket(torch.ones(60))     # another parameter than the checkpoint's first one
+        torch.testing.assert_close(s.reduce(bucket).wait(), torch.full((60,), 0.75))
+
+    def test_a_checkpoint_of_another_model_keeps_no_collective_back(self):
+        net = model()
+        s = state(schemes={"0.weight": "group"}, model=net)
+        with mock.patch.object(s._memories, "layout", side_effect=ThcError("another model")), \
+                mock.patch.object(dist, "all_reduce", wraps=dist.all_reduce) as all_reduce:
+            with self.assertRaisesRegex(RuntimeError, "another model"):
+                s.reduce(Bucket(torch.ones(9600), [net[0].weight])).wait()
+        all_reduce.assert_called_once()
 
     def test_memories_survive_close_and_connect(self):
         net, plain = model(), model()

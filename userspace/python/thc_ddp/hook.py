@@ -30,6 +30,8 @@ _COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact",
              "steps", "steps_nonfinite", "steps_failed")
 # The timeouts of a client that was given none, as in libthc.h.
 _TIMEOUT_S = 60.0
+# Of a state_dict(): version 1 numbered parameters of the job only.
+_VERSION = 2
 # The buckets of a step are one gradient: rates are met by all of them together.
 _GROUP = 1
 
@@ -71,7 +73,7 @@ class ThcState:
         "auto": weights of nn.Embedding and nn.EmbeddingBag by "lhc"
     keep: by "lhc" each rank sends about this fraction of its values, the largest ones, and the
         rest stays in error memories; 0: all. Sparse gradients go whole
-    model: bind(model) is called at once
+    model: bind(model) is called at once. Error memories in checkpoints follow its order then
     start_iter: so many steps go through dist.all_reduce before the job is used
     process_group: reduces buckets that do not go through the job, and confirms each step;
         None: the default one
@@ -96,13 +98,13 @@ class ThcState:
         self.threshold, self.small, self.start_iter = threshold, small, start_iter
         self.keep = _checked_keep(keep, error_feedback)
         self._schemes = Schemes(schemes)
-        if model is not None:
-            self.bind(model)
         self.process_group = process_group
         self.quiet = quiet
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._memories = Memories()
         self._start()
+        if model is not None:
+            self.bind(model)
 
     def _start(self):
         self.client = None
@@ -124,14 +126,18 @@ class ThcState:
         Call it between steps, and save it on each rank.
         """
         with self._lock:
-            return {"version": 1, "counters": dict(self.counters),
+            return {"version": _VERSION, "counters": dict(self.counters),
                     **self._memories.snapshot(self.client)}
 
     def load_state_dict(self, saved):
         """Takes error memories and counters from a state_dict() of the same rank and model."""
-        if saved.get("version") != 1:
+        if saved.get("version") not in (1, _VERSION):
             raise ThcError("this is no state_dict() of ThcState, or a newer version of "
                            "thc_ddp wrote it", errno.EINVAL)
+        if saved["version"] == 1:
+            self._say("error memories begin empty, because an older version of thc_ddp has saved "
+                      "them, which did not number all parameters")
+            saved = {**saved, **Memories().snapshot(None)}
         with self._lock:
             self._memories.restore(self.client, saved)
             self.counters.update(saved["counters"])
@@ -162,10 +168,13 @@ class ThcState:
         return self._schemes.patterns
 
     def bind(self, model):
-        """The names that schemes has are those of model's parameters. Call it before the first
-        step, on all ranks, also after unpickling.
+        """The names that schemes has are those of model's parameters, and error memories follow
+        its order in a checkpoint. Call it before the first step, on all ranks, also after
+        unpickling.
         """
-        self._schemes.bind(model)
+        with self._lock:
+            self._schemes.bind(model)
+            self._memories.bind(model.parameters())
         return self
 
     def connect(self, **options):
@@ -388,10 +397,11 @@ class ThcState:
         for theirs, and each collective of this rank has to meet the same one of theirs.
         """
         buffer = run.buffer()
+        layout = self._layout(run, step)
         try:
             refusal, scheme = self._way(run)
             if not refusal:
-                return self._start_in_job(run, scheme, step, went)
+                return self._start_in_job(run, scheme, layout, step, went)
             self._count_fallback(refusal, buffer)
             went.append(report.Went(buffer, None, refusal))
             return self._fall_back(buffer, step)
@@ -399,12 +409,22 @@ class ThcState:
             step.refuse(error)
             return _ready(buffer)
 
-    def _start_in_job(self, run, scheme, step, went):
+    def _layout(self, run, step):
+        """Of every run, and before anything that can fail: parameters' numbers are those of all
+        ranks, and those of a restart, which may send other runs through the job. None: refused.
+        """
+        try:
+            with self._lock:
+                return self._memories.layout(run)
+        except Exception as error:  # the checkpoint is another model's
+            step.refuse(error)
+            return None
+
+    def _start_in_job(self, run, scheme, layout, step, went):
         buffer = run.buffer()
         with self._lock:
-            # before anything that can fail: parameters' numbers are those of all ranks
-            key, numbers = self._memories.layout(run)
             step.raise_refusal()    # also: to join is tried once in a step, by all ranks alike
+            key, numbers = layout
             client = self.connect().client
             by = report.Way(scheme, self._info, 0.0 if buffer.is_sparse else self.keep)
             if self.options["error_feedback"] and by.loses:

@@ -2,10 +2,13 @@
 """Error memories by parameter: which bucket holds whose, and moving them.
 
 DDP rebuilds its buckets after the first iteration, so neither a bucket's
-index nor its extent lasts; parameters do. They are numbered in the order in
-which they are first seen, which is the same on all ranks because DDP reduces
-buckets in one order everywhere, and the same again after a restart of the
-same model. A bucket's key is a hash of its parameters' numbers and sizes.
+index nor its extent lasts; parameters do. Where the model is known they have
+its order as numbers. Elsewhere they are numbered in the order in which they
+are first seen, also those that do not go through the job. That order is the
+same on all ranks because DDP reduces buckets in one order everywhere, and the
+same again after a restart because the first pass has the buckets that DDP cuts
+from the model alone. A bucket's key is a hash of its parameters' numbers and
+sizes.
 When a parameter turns up in another bucket than before, its part of the old
 bucket's error memory moves with it.
 """
@@ -18,31 +21,50 @@ import torch
 from thc_ddp.client import ThcError
 
 
+# What numbers follow.
+BY_MODEL, BY_BUCKETS = "model", "buckets"
+
+
 class Memories:
     def __init__(self):
         self.numbers = {}       # id(parameter) -> number
         self.parameters = []    # by number: keeps the ids valid
         self.sizes = []         # by number: elements
+        self.order = BY_BUCKETS
+        self.restored = None    # the order that the numbers of a checkpoint follow
         self.layouts = {}       # key -> [number, ...] of the bucket that has it
         self.pool = {}          # number -> tensor: memories that no bucket holds
+
+    def bind(self, parameters):
+        """Numbers follow the model's order, unless parameters have been numbered before."""
+        if not self.numbers:
+            self.order = BY_MODEL
+        for parameter in parameters:
+            self._number(parameter)
 
     def _number(self, parameter):
         n = self.numbers.get(id(parameter))
         if n is None:
             n = len(self.parameters)
             if n < len(self.sizes):
-                self._check_size(n, parameter.numel(), self.sizes[n])
+                self._check(n, parameter, self.sizes, self.restored)
             self.numbers[id(parameter)] = n
             self.parameters.append(parameter)
             if n == len(self.sizes):
                 self.sizes.append(parameter.numel())
         return n
 
-    @staticmethod
-    def _check_size(n, has, saved):
-        if has != saved:
-            raise ThcError(f"parameter {n} has {has} elements, the checkpoint says {saved}: "
-                           f"restore the state with the model it was saved from", errno.EINVAL)
+    def _check(self, n, parameter, sizes, order):
+        """Is this the parameter that has number n in a checkpoint?"""
+        if order != self.order:
+            raise ThcError("the checkpoint is of a state that knew its model: give model=, or call "
+                           "state.bind(model) first" if order == BY_MODEL else
+                           "the checkpoint is of a state that did not know its model: restore it "
+                           "without model= and bind()", errno.EINVAL)
+        if parameter.numel() != sizes[n]:
+            raise ThcError(f"parameter {n} has {parameter.numel()} elements, the checkpoint says "
+                           f"{sizes[n]}: restore the state with the model it was saved from",
+                           errno.EINVAL)
 
     def layout(self, bucket):
         """(key, numbers) of a bucket: the same on all ranks."""
@@ -82,7 +104,8 @@ class Memories:
         if client:
             for key in self.layouts:
                 pool.update(self._export(client, key))
-        return {"sizes": list(self.sizes), "pool": {n: t.clone() for n, t in pool.items()}}
+        return {"order": self.order, "sizes": list(self.sizes),
+                "pool": {n: t.clone() for n, t in pool.items()}}
 
     def keep(self, client):
         """Takes all memories from a client that is about to be closed."""
@@ -91,12 +114,14 @@ class Memories:
 
     def restore(self, client, saved):
         """The memories of a snapshot instead of those there are."""
-        for n, parameter in enumerate(self.parameters[:len(saved["sizes"])]):
-            self._check_size(n, parameter.numel(), saved["sizes"][n])
+        # without memories nothing can come to the wrong parameter
+        sizes = list(saved["sizes"]) if saved["pool"] else []
+        for n, parameter in enumerate(self.parameters[:len(sizes)]):
+            self._check(n, parameter, sizes, saved["order"])
         if client:
             for key in self.layouts:
                 client.error_import(key, None, 0)
         self.layouts = {}
-        self.sizes = list(saved["sizes"])
-        self.sizes += [p.numel() for p in self.parameters[len(self.sizes):]]
+        self.restored = saved["order"]
+        self.sizes = sizes + [p.numel() for p in self.parameters[len(sizes):]]
         self.pool = {n: t.clone() for n, t in saved["pool"].items()}
