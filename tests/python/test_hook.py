@@ -5,8 +5,13 @@ parameters through bucket rebuilds and checkpoints, futures complete in order,
 small or foreign buckets fall back. Real DDP, one rank. How a step ends is in
 test_step.py.
 """
+import atexit
+import functools
 import os
 import pickle
+import shutil
+import signal
+import traceback
 import unittest
 from unittest import mock
 
@@ -17,6 +22,28 @@ from rig import KEY_FILE, WIDTHS, Bucket, model, state
 
 import thc_ddp
 from thc_ddp import ThcClient, ThcError, thc_hook
+
+
+def in_forked_child(body):
+    """The exit status of a child that runs body()."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = 1
+    try:
+        signal.alarm(60)
+        body()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def end_of_process():
+    """What Python does at a process's normal end; the fake's folder stays for the parent."""
+    atexit.unregister(shutil.rmtree)
+    atexit._run_exitfuncs()
 
 
 class Crossed(torch.nn.Module):
@@ -210,6 +237,33 @@ class Hook(rig.HookTest):
         s.reduce(Bucket(torch.full((10,), 4.0), index=4))
         self.assertEqual(order, [0, 1, 2, 3])
         self.assertTrue(all(future.done() for future in futures))
+
+    def test_a_forked_child_does_not_leave_for_its_parent(self):
+        s = state()
+        s.reduce(Bucket(torch.ones(10))).wait()
+
+        def child(end):
+            with mock.patch.object(ThcClient, "close", autospec=True) as close:
+                end()
+            close.assert_not_called()
+
+        for end in (end_of_process, s.close):
+            self.assertEqual(in_forked_child(functools.partial(child, end)), 0)
+        s.reduce(Bucket(torch.ones(10))).wait()
+        with mock.patch.object(ThcClient, "close", autospec=True) as close:
+            s.close()
+        close.assert_called_once()
+
+    def test_a_state_is_not_usable_in_a_forked_child(self):
+        s = state()
+        s.reduce(Bucket(torch.ones(10))).wait()
+
+        def child():
+            for use in (s.connect, s.rejoin, s.reduce(Bucket(torch.ones(10))).wait):
+                with self.assertRaisesRegex(RuntimeError, "not usable in a forked child"):
+                    use()
+
+        self.assertEqual(in_forked_child(child), 0)
 
     def test_error_memory_is_what_compression_owes(self):
         s = state()

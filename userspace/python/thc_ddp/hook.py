@@ -5,6 +5,7 @@ book-keeping in step.py, the client in client.py.
 """
 import atexit
 import errno
+import os
 import queue
 import sys
 import threading
@@ -108,6 +109,7 @@ class ThcState:
 
     def _start(self):
         self.client = None
+        self._process = None    # the id of the one that joined
         self._info = None       # of the client, also after it has left
         self._follows_norms = False     # rank 0 says what comes of it
         self._settled = None    # what it has said of: enum thc_trial_state
@@ -184,6 +186,7 @@ class ThcState:
         """
         with self._lock:
             if self.client:
+                self._check_process()
                 return self
             wanted = {**self.options, **_checked(options)}
             full = settings.complete(wanted, self.process_group)
@@ -195,12 +198,20 @@ class ThcState:
                 client.close()
                 raise
             self.client, self.options, self._info = client, wanted, info
+            self._process = os.getpid()
             self._waiter = threading.Thread(target=_complete, args=(client, self._pending),
                                             name="thc-waiter", daemon=True)
             self._waiter.start()
             atexit.register(_close_at_exit, weakref.ref(self))
             self._say_joined(full)
             return self
+
+    def _check_process(self):
+        """A forked child has a copy of the client, but no waiter; the rank is its parent's."""
+        if self.client and self._process != os.getpid():
+            raise ThcError(f"this state joined its job in process {self._process} and is not "
+                           f"usable in a forked child: make a state of the child's own",
+                           errno.EINVAL)
 
     def _check_ranks(self, ranks, job):
         workers = dist.get_world_size(self.process_group) if dist.is_initialized() else ranks
@@ -235,16 +246,17 @@ class ThcState:
     def close(self):
         """Leaves the job; error memories stay, for a later connect()."""
         with self._lock:
-            if self.client:
+            if self.client and self._process == os.getpid():
                 self._memories.keep(self.client)
             self._leave()
 
     def _leave(self):
         """Leaves the job; error memories are lost."""
         with self._lock:
-            client, self.client = self.client, None
-            if not client:
+            # a forked child would tell the aggregator that its parent's rank leaves
+            if not self.client or self._process != os.getpid():
                 return
+            client, self.client = self.client, None
             # The waiter first: it holds requests of the client.
             self._pending.put(None)
             self._waiter.join()
@@ -257,6 +269,7 @@ class ThcState:
         rejoin() returns, and also when rejoin() raises an error.
         """
         with self._lock:
+            self._check_process()
             step, self._step, self._ended = self._step, None, None
             try:
                 if self.client:
