@@ -6,7 +6,9 @@ small or foreign buckets fall back. Real DDP, one rank. How a step ends is in
 test_step.py.
 """
 import atexit
+import contextlib
 import functools
+import gc
 import os
 import pickle
 import shutil
@@ -237,6 +239,54 @@ class Hook(rig.HookTest):
         s.reduce(Bucket(torch.full((10,), 4.0), index=4))
         self.assertEqual(order, [0, 1, 2, 3])
         self.assertTrue(all(future.done() for future in futures))
+
+    def assert_leaves(self, drop, s):
+        """What drop() does to the last references to a state ends its client and its thread."""
+        waiter, client = s._waiter, s.client
+        del s
+        with mock.patch.object(ThcClient, "close", autospec=True) as close, \
+                mock.patch("sys.unraisablehook") as failed:
+            drop()
+            gc.collect()
+            waiter.join(10)
+            failed.assert_not_called()
+            self.assertFalse(waiter.is_alive(), "the waiter goes on")
+            close.assert_called_once_with(client)
+
+    def test_a_state_that_is_dropped_leaves_the_job(self):
+        states = [state()]
+        states[0].reduce(Bucket(torch.ones(10))).wait()
+        self.assert_leaves(states.clear, states[0])
+
+    def test_a_state_that_is_dropped_with_its_model_leaves_the_job(self):
+        os.environ["FAKE_FAIL_AT"] = "1"
+        states, s = [], state()
+        states += [s, self.wrap(model(), s)]
+        del s
+        states[1](torch.randn(2, WIDTHS[0])).sum().backward()
+        with contextlib.suppress(ThcError):     # whose traceback has the state
+            states[1](torch.randn(2, WIDTHS[0])).sum().backward()
+        self.assert_leaves(states.clear, states[0])
+
+    def test_the_waiter_may_drop_the_state(self):
+        os.environ["FAKE_DELAY_MS"] = "100"
+        states = [state()]
+        future = states[0].reduce(Bucket(torch.ones(10), last=False))
+        future = future.then(lambda _: states.clear())
+        self.assert_leaves(future.wait, states[0])
+
+    def test_a_state_that_has_left_leaves_once(self):
+        s = state()
+        for _ in range(2):
+            s.connect()
+            with mock.patch.object(ThcClient, "close", autospec=True) as close:
+                s.close()
+                s.close()
+            close.assert_called_once()
+        with mock.patch.object(ThcClient, "close", autospec=True) as close:
+            del s
+            gc.collect()
+        close.assert_not_called()
 
     def test_a_forked_child_does_not_leave_for_its_parent(self):
         s = state()

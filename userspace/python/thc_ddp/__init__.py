@@ -11,12 +11,13 @@ Arguments override the environment:
 
     state, hook = thc_hook(aggregator="10.0.0.100", job=1, key_file="/etc/thc/job1.key")
 
-After a ThcError all ranks call state.rejoin() and repeat the step, see
-examples/train_ddp.py. After a ThcDisagreement, which is one of them, this does
-not help: the ranks reduce different things, or hold different results, and go
-back to a checkpoint. The arithmetic and the network are in libthc. thc_ddp
-looks for libthc.so in the environment variable LIBTHC, in build/ of a source
-tree, and where the system keeps libraries.
+At the end state.close() leaves the job. After a ThcError all ranks call
+state.rejoin() and repeat the step, see examples/train_ddp.py. After a
+ThcDisagreement, which is one of them, this does not help: the ranks reduce
+different things, or hold different results, and go back to a checkpoint. The
+arithmetic and the network are in libthc. thc_ddp looks for libthc.so in the
+environment variable LIBTHC, in build/ of a source tree, and where the system
+keeps libraries.
 """
 from thc_ddp.client import ThcClient, ThcDisagreement, ThcError
 

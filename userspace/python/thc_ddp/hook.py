@@ -3,7 +3,6 @@
 complete, and how a step ends. Error memories are in memories.py, a step's
 book-keeping in step.py, the client in client.py.
 """
-import atexit
 import errno
 import os
 import queue
@@ -110,6 +109,7 @@ class ThcState:
     def _start(self):
         self.client = None
         self._process = None    # the id of the one that joined
+        self._shut = None       # leaves the job: by close(), when the state is dropped, or at exit
         self._info = None       # of the client, also after it has left
         self._follows_norms = False     # rank 0 says what comes of it
         self._settled = None    # what it has said of: enum thc_trial_state
@@ -202,7 +202,8 @@ class ThcState:
             self._waiter = threading.Thread(target=_complete, args=(client, self._pending),
                                             name="thc-waiter", daemon=True)
             self._waiter.start()
-            atexit.register(_close_at_exit, weakref.ref(self))
+            self._shut = weakref.finalize(self, _shut, self._process, client, self._pending,
+                                          self._waiter)
             self._say_joined(full)
             return self
 
@@ -244,23 +245,15 @@ class ThcState:
             print(f"thc_ddp: {line}", file=sys.stderr, flush=True)
 
     def close(self):
-        """Leaves the job; error memories stay, for a later connect()."""
+        """Leaves the job; error memories stay, for a later connect().
+
+        A state that is dropped leaves, too, and so does one at the end of its process.
+        """
         with self._lock:
             if self.client and self._process == os.getpid():
                 self._memories.keep(self.client)
-            self._leave()
-
-    def _leave(self):
-        """Leaves the job; error memories are lost."""
-        with self._lock:
-            # a forked child would tell the aggregator that its parent's rank leaves
-            if not self.client or self._process != os.getpid():
-                return
-            client, self.client = self.client, None
-            # The waiter first: it holds requests of the client.
-            self._pending.put(None)
-            self._waiter.join()
-            client.close()
+                self.client = None
+                self._shut()
 
     def rejoin(self):
         """Begins a new session after an error: all ranks call this, then go on.
@@ -638,25 +631,40 @@ def _value(future):
 
 
 def _complete(client, pending):
-    """Body of the waiter thread: completes futures in the order of their starts."""
-    while True:
-        item = pending.get()
-        if item is None:
-            return
-        request, brought, value, future, step = item
-        error, finite = None, True
-        try:
-            finite, value = brought.finish(client, request)
-        except Exception as failure:  # belongs to the step
-            error = failure
-        step.end(error, finite)
-        future.set_result(value)
+    """Body of the waiter thread: completes futures in the order of their starts, and leaves the
+    job at the end.
+    """
+    while _complete_next(client, pending):
+        pass
+    client.close()  # here, behind all requests
 
 
-def _close_at_exit(ref):
-    state = ref()
-    if state:
-        state._leave()
+def _complete_next(client, pending):
+    """False: there is none. Nothing of it stays with the waiter: by the traceback of its error a
+    step may hold the state, which would then never be dropped.
+    """
+    item = pending.get()
+    if item is None:
+        return False
+    request, brought, value, future, step = item
+    error, finite = None, True
+    try:
+        finite, value = brought.finish(client, request)
+    except Exception as failure:  # belongs to the step
+        error = failure
+    step.end(error, finite)
+    future.set_result(value)
+    return True
+
+
+def _shut(process, client, pending, waiter):
+    """Leaves the job. A state that is dropped is dropped anywhere, also in the waiter thread."""
+    # a forked child would tell the aggregator that its parent's rank leaves
+    if process != os.getpid():
+        return
+    pending.put(None)
+    if waiter is not threading.current_thread():
+        waiter.join()
 
 
 def thc_allreduce_hook(state: ThcState,
