@@ -254,31 +254,38 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 	fail_and_rejoin("job=1,ranks=1,reply=fanout,rate=auto", 4);
 }
 
-/* The rank is its parent's: a child that closes its copy takes nothing from it. */
-static void fork__child_that_closes_leaves_the_rank(void **state)
+/* A child closes its copy of rank 0's client while rank 1 waits for rank 0. */
+static void *fork_and_close(void *arg)
 {
-	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
-	struct thc_client_options o = options_of(d.port, 0, 2000);
-	struct thc_client *c = NULL;
-	float g[4] = { 1, 2, 3, 4 };
-	int status;
+	struct rank *r = arg;
+	int error = open_client(r), status = 0;
+	float *g = make_gradient(r->rank, 1000);
 	pid_t pid;
 
-	(void)state;
-	assert_int_equal(thc_client_open(&o, &c), 0);
-	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), 0);
-	pid = fork();
-	if (!pid) {
-		/* ends it if it hangs */
-		alarm(20);
-		thc_client_close(c);
-		_exit(0);
+	pthread_barrier_wait(r->barrier);
+	if (!error && !r->rank) {
+		/* rank 1 is told at once of a rank that has left */
+		usleep(100000);
+		pid = fork();
+		if (!pid) {
+			/* ends it if it hangs */
+			alarm(20);
+			thc_client_close(r->client);
+			_exit(0);
+		}
+		waitpid(pid, &status, 0);
+		usleep(300000);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-	assert_int_equal(thc_allreduce(c, g, 4, THC_FP32, 0), 0);
-	thc_client_close(c);
-	stop_daemon(d);
+	if (!error)
+		error = thc_allreduce(r->client, g, 1000, THC_FP32, 0);
+	keep_error(r, error ? error : status);
+	return end_rank(r, g, NULL);
+}
+
+static void fork__child_that_closes_leaves_the_rank(void **state)
+{
+	(void)state;
+	run_well("job=1,ranks=2,reply=fanout", 2, fork_and_close);
 }
 
 /* --- joining -------------------------------------------------------------- */
