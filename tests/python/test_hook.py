@@ -13,6 +13,7 @@ import os
 import pickle
 import shutil
 import signal
+import threading
 import traceback
 import unittest
 from unittest import mock
@@ -171,6 +172,13 @@ class Hook(rig.HookTest):
                 s.load_state_dict(free.state_dict())
         with self.assertRaisesRegex(ThcError, "of a state that did not know its model"):
             pickle.loads(pickle.dumps(free)).bind(net)
+        # nothing was numbered in between: the order is still the checkpoint's
+        twice = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(bound)))).bind(net)
+        twice.reduce(Bucket(torch.ones(300), [net[0].bias])).wait()
+        refused = pickle.loads(pickle.dumps(free))
+        with self.assertRaisesRegex(ThcError, "of a state that did not know its model"):
+            refused.bind(net)
+        refused.reduce(Bucket(torch.ones(300), [net[0].bias])).wait()
         # where there is nothing to restore it does not matter
         pickle.loads(pickle.dumps(state())).bind(net)
 
@@ -288,6 +296,17 @@ class Hook(rig.HookTest):
             gc.collect()
         close.assert_not_called()
 
+    def test_a_state_without_a_waiter_has_left(self):
+        s = state()
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("no thread")), \
+                mock.patch.object(ThcClient, "close", autospec=True,
+                                  side_effect=ThcClient.close) as close, \
+                self.assertRaisesRegex(RuntimeError, "no thread"):
+            s.connect()
+        close.assert_called_once()
+        s.close()
+        s.reduce(Bucket(torch.ones(10))).wait()
+
     def test_a_forked_child_does_not_leave_for_its_parent(self):
         s = state()
         s.reduce(Bucket(torch.ones(10))).wait()
@@ -309,7 +328,8 @@ class Hook(rig.HookTest):
         s.reduce(Bucket(torch.ones(10))).wait()
 
         def child():
-            for use in (s.connect, s.rejoin, s.reduce(Bucket(torch.ones(10))).wait):
+            for use in (s.connect, s.rejoin, s.state_dict, s.stats, s.undo_step,
+                        s.reduce(Bucket(torch.ones(10))).wait):
                 with self.assertRaisesRegex(RuntimeError, "not usable in a forked child"):
                     use()
 

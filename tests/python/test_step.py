@@ -174,6 +174,16 @@ class Errors(rig.HookTest):
         self.assertTrue(before and all(torch.equal(before[n], after[n]) for n in before))
         run.step(1)
 
+    def test_a_failed_look_keeps_no_bucket_of_the_job_back(self):
+        step = step_end.Step()
+        with mock.patch.object(torch, "isfinite", side_effect=RuntimeError("out of memory")):
+            step.look_at(torch.ones(3))
+        step.raise_refusal()
+        self.assertEqual((str(step.error), step.verdict()), ("out of memory", step_end.FAILED))
+        step.refuse(ThcError("no bucket"))
+        with self.assertRaisesRegex(ThcError, "no bucket"):
+            step.raise_refusal()
+
     def test_ranks_that_never_confirm_are_given_up(self):
         work = mock.Mock(is_completed=lambda: False)
         with mock.patch.object(dist, "all_reduce", lambda tensor, **options: work), \

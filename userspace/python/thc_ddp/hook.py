@@ -128,6 +128,7 @@ class ThcState:
         Call it between steps, and save it on each rank.
         """
         with self._lock:
+            self._check_process()
             return {"version": _VERSION, "counters": dict(self.counters),
                     **self._memories.snapshot(self.client)}
 
@@ -141,6 +142,7 @@ class ThcState:
                       "them, which did not number all parameters")
             saved = {**saved, **Memories().snapshot(None)}
         with self._lock:
+            self._check_process()
             self._memories.restore(self.client, saved)
             self.counters.update(saved["counters"])
 
@@ -194,16 +196,16 @@ class ThcState:
             try:
                 info = client.info()
                 self._check_ranks(info["ranks"], full["job"])
+                waiter = threading.Thread(target=_complete, args=(client, self._pending),
+                                          name="thc-waiter", daemon=True)
+                waiter.start()
             except BaseException:
                 client.close()
                 raise
-            self.client, self.options, self._info = client, wanted, info
-            self._process = os.getpid()
-            self._waiter = threading.Thread(target=_complete, args=(client, self._pending),
-                                            name="thc-waiter", daemon=True)
-            self._waiter.start()
+            self._process, self._waiter = os.getpid(), waiter
             self._shut = weakref.finalize(self, _shut, self._process, client, self._pending,
-                                          self._waiter)
+                                          waiter)
+            self.client, self.options, self._info = client, wanted, info
             self._say_joined(full)
             return self
 
@@ -312,6 +314,7 @@ class ThcState:
         find out which takes less time, and fixed_ns and rate_ns, what 1024 values took on this rank
         """
         with self._lock:
+            self._check_process()
             counted = self.client.stats() if self.client else {}
             return {**self.counters, **counted,
                     "chosen": report.chosen(counted, self._info["block"]) if counted else None,
@@ -404,15 +407,15 @@ class ThcState:
         """
         buffer = run.buffer()
         layout = self._layout(run, step)
+        refusal, scheme = self._way(run)
         try:
-            refusal, scheme = self._way(run)
             if not refusal:
                 return self._start_in_job(run, scheme, layout, step, went)
             self._count_fallback(refusal, buffer)
             went.append(report.Went(buffer, None, refusal))
             return self._fall_back(buffer, step)
         except Exception as error:  # belongs to the step
-            step.refuse(error)
+            (step.fail if refusal else step.refuse)(error)
             return _ready(buffer)
 
     def _layout(self, run, step):
@@ -423,13 +426,15 @@ class ThcState:
             with self._lock:
                 return self._memories.layout(run)
         except Exception as error:  # the checkpoint is another model's
-            step.refuse(error)
+            step.fail(error)
             return None
 
     def _start_in_job(self, run, scheme, layout, step, went):
         buffer = run.buffer()
         with self._lock:
             step.raise_refusal()    # also: to join is tried once in a step, by all ranks alike
+            if not layout:
+                raise step.error
             key, numbers = layout
             client = self.connect().client
             by = report.Way(scheme, self._info, 0.0 if buffer.is_sparse else self.keep)
@@ -539,7 +544,7 @@ class ThcState:
         try:
             return step.verdict()
         except Exception as failure:    # no memory on the device
-            step.refuse(failure)
+            step.fail(failure)
             return FAILED
         finally:
             step.values.clear()     # as large as the buckets
@@ -574,6 +579,7 @@ class ThcState:
         this on all ranks, after a backward() that exchanged gradients, not after one
         under no_sync(). Steps that failed or came back as NaN need no call.
         """
+        self._check_process()
         if self._ended:
             self._undo(self._ended)
 

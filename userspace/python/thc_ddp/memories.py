@@ -37,10 +37,15 @@ class Memories:
 
     def bind(self, parameters):
         """Numbers follow the model's order, unless parameters have been numbered before."""
-        if not self.numbers:
+        numbered, kept = dict(self.numbers), (self.order, list(self.sizes), list(self.parameters))
+        if not numbered:
             self.order = BY_MODEL
-        for parameter in parameters:
-            self._number(parameter)
+        try:
+            for parameter in parameters:
+                self._number(parameter)
+        except ThcError:
+            self.numbers, (self.order, self.sizes, self.parameters) = numbered, kept
+            raise
 
     def _number(self, parameter):
         n = self.numbers.get(id(parameter))
@@ -104,7 +109,9 @@ class Memories:
         if client:
             for key in self.layouts:
                 pool.update(self._export(client, key))
-        return {"order": self.order, "sizes": list(self.sizes),
+        # what was restored has the order of its checkpoint until this state numbers parameters
+        order = self.order if self.numbers else self.restored or self.order
+        return {"order": order, "sizes": list(self.sizes),
                 "pool": {n: t.clone() for n, t in pool.items()}}
 
     def keep(self, client):

@@ -90,12 +90,17 @@ class Step:
             self._changed.notify_all()
 
     def refuse(self, error):
-        """A bucket could not be started."""
+        """A bucket could not be started through the job."""
         with self._changed:
             self._refusal = self._refusal or error
             # ESTALE follows from an error of the client that may not have come to end() yet
             if getattr(error, "errno", None) != errno.ESTALE:
                 self._error = self._error or error
+
+    def fail(self, error):
+        """The step fails, though no bucket of the job is missing."""
+        with self._changed:
+            self._error = self._error or error
 
     def raise_refusal(self):
         """Raises why an earlier bucket could not be started, if one could not.
@@ -114,7 +119,7 @@ class Step:
         try:
             self._nonfinite_here |= not _is_finite(buffer)
         except Exception as failure:  # no memory on the device
-            self.refuse(failure)
+            self.fail(failure)
 
     def drain(self):
         """Waits until no bucket is under way."""
