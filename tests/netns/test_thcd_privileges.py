@@ -365,22 +365,29 @@ def case__root_opens_no_link_that_the_user_has_put_among_the_pins():
         assert other.status == 0, other.said
 
 
+def bpftool(*words):
+    return subprocess.run(["bpftool", "-j", "map", *words], check=True, capture_output=True,
+                          text=True, env={**os.environ, "PATH": "/usr/sbin:/sbin"}).stdout
+
+
 def fill(path):
     """Writes all ones into every value of a pinned array."""
-    def bpftool(*words):
-        return subprocess.run(["bpftool", "-j", "map", *words], check=True, capture_output=True,
-                              text=True, env={**os.environ, "PATH": "/usr/sbin:/sbin"})
-
-    about = json.loads(bpftool("show", "pinned", path).stdout)
+    about = json.loads(bpftool("show", "pinned", path))
     for k in range(about["max_entries"]):
         bpftool("update", "pinned", path, "key", *map(str, k.to_bytes(4, sys.byteorder)),
                 "value", *["255"] * about["bytes_value"])
 
 
+def replace(path):
+    """Pins a map with values of that size, but one for each CPU."""
+    about = json.loads(bpftool("show", "pinned", path))
+    os.unlink(path)
+    bpftool("create", path, "type", "percpu_array", "key", "4", "value", str(about["bytes_value"]),
+            "entries", str(about["max_entries"]), "name", "another")
+
+
 def case__what_the_user_writes_into_its_maps_is_no_crash_of_thcctl():
     with netns.Topology(1) as net, mode_of_bpffs(0o711):
-        assert errand(net, "--prepare", "nobody")[0] == 0
-
         def jobs():
             done = subprocess.run([os.path.join(netns.build_dir(), "thcctl"), "--instance",
                                    net.name, "--json", "job"], capture_output=True, text=True,
@@ -388,12 +395,14 @@ def case__what_the_user_writes_into_its_maps_is_no_crash_of_thcctl():
             assert not done.returncode, (done.returncode, done.stderr)
             return json.loads(done.stdout)["jobs"]
 
-        assert [job["job"] for job in jobs()] == [1]
-        # prefixes without number, then ranks and slots
-        for name in ("state", "jobs"):
-            fill(f"{PINS}/{net.name}/{name}")
+        # prefixes; ranks and slots; more than there is room for
+        for name, change in (("state", fill), ("jobs", fill), ("state", replace),
+                             ("jobs", replace)):
+            assert errand(net, "--prepare", "nobody")[0] == 0
+            assert [job["job"] for job in jobs()] == [1]
+            change(f"{PINS}/{net.name}/{name}")
             assert not jobs()
-        assert errand(net, "--discard")[0] == 0
+            assert errand(net, "--discard")[0] == 0
 
 
 def case__discard_says_where_the_program_is():

@@ -162,8 +162,8 @@ struct thc_client_options {
  * -EPROTO the aggregator's job needs another version of the library, -EOPNOTSUPP
  * it has no tables for the rate or error of the options, -ENOTSUP this CPU lacks the code path
  * that @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on,
- * -ENOBUFS the AF_THC sockets of this host or user held as much as they may until @join_timeout_ms were over, -ENOMEM, or
- * what the system says of a socket or a thread.
+ * -ENOBUFS the AF_THC sockets of this host or user held as much as they may until
+ * @join_timeout_ms were over, -ENOMEM, or what the system says of a socket or a thread.
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 
@@ -202,8 +202,8 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  * spread NaN; no error memory has changed, and the next call may follow at once.
  *
  * All ranks must call with the same count, dtype and key, in the same order.
- * -EINVAL zero count or NULL, or another count than the error memory of @key has, -EDOM NaN or Inf in some rank's gradient, without
- * THC_CLIENT_NONFINITE (the sentence names the rank; nothing was sent), -EBADMSG
+ * -EINVAL zero count or NULL, or another count than the error memory of @key has, -EDOM NaN or
+ * Inf in some rank's gradient, without THC_CLIENT_NONFINITE (the sentence names the rank; nothing was sent), -EBADMSG
  * ranks disagree (the sentence names who brought what), or hold different results of the
  * all-reduce before the last one (it names the ranks and the round), -ETIMEDOUT no progress
  * (names who is missing, or sent something else), -ESTALE a rank or the aggregator

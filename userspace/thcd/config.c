@@ -552,10 +552,7 @@ int thcd_config_set(struct thcd_config *c, const char *key, const char *value, s
 		return set_instance(field, k, value, e);
 	case LISTEN:
 		if (c->listens == THCD_LISTEN_MAX)
-			return thcd_fail(
-				e,
-				"listen: more than %d addresses: one IPv4 and one IPv6 address are served",
-				THCD_LISTEN_MAX);
+			return thcd_fail(e, "listen: more than %d addresses", THCD_LISTEN_MAX);
 		return set_string(c->listen[c->listens++], THCD_NAME_MAX, k, value, e);
 	case RANGE:
 		return set_range(field, k, value, e);

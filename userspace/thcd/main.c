@@ -56,12 +56,18 @@ static int catch_signals(struct thcd_error *e)
 
 static int open_sockets(struct run *r, struct thcd_error *e)
 {
+	struct thcd_prefixes now;
+	struct thcd_error unused;
 	u32 i;
 
 	for (i = 0; i < r->c.listens; i++)
 		if (thcd_net_open(&r->d, r->c.listen[i], e))
 			return -1;
-	return r->c.listens ? 0 : thcd_net_open_interface(&r->d, r->c.interface, e);
+	if (!r->c.listens && thcd_net_open_interface(&r->d, r->c.interface, e))
+		return -1;
+	/* as they are now, whichever job needs them later; one that needs them says what is wrong */
+	thcd_net_subnets(&r->d, &now, &unused);
+	return 0;
 }
 
 static int make_jobs(struct run *r, struct thcd_error *e)

@@ -282,7 +282,7 @@ static int find_address(struct thcd_socket *s, const char *text, struct thcd_err
 
 static int one_of_each(struct thcd_error *e)
 {
-	return thcd_fail(e, "--listen: one IPv4 and one IPv6 address at most: workers take answers "
+	return thcd_fail(e, "listen: one IPv4 and one IPv6 address at most: workers take answers "
 			    "from the address that they send to alone");
 }
 

@@ -52,8 +52,8 @@ static void print_help(void)
 	      "                        generic if the driver refuses it\n"
 	      "  -s, --software        aggregate in user space, without BPF\n"
 	      "  -S, --no-simd         sum lanes in BPF, though thc.ko would do it faster\n"
-	      "  -l, --listen ADDRESS  address that workers send to, may be repeated; default:\n"
-	      "                        the first IPv4 and the first IPv6 one of the interface\n"
+	      "  -l, --listen ADDRESS  address that workers send to, one of IPv4 and one of\n"
+	      "                        IPv6 at most; default: the first ones of the interface\n"
 	      "  -p, --port PORT       first of the 64 UDP ports of the aggregator; default 18500\n"
 	      "  -j, --job KEYS        a job, KEY=VALUE,...; may be repeated\n"
 	      "  -c, --config FILE     JSON file with the same keys\n"
@@ -138,6 +138,12 @@ static int apply(struct thcd_config *c, int opt, const char *arg, struct thcd_er
 	}
 }
 
+static void forget_listens(struct thcd_config *c)
+{
+	memset(c->listen, 0, sizeof(c->listen));
+	c->listens = 0;
+}
+
 static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool file,
 			    struct thcd_error *e)
 {
@@ -158,7 +164,7 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 			return thcd_fail(e, "option -%c is given twice: which one?", opt);
 		/* those of the file give way to all that are given here */
 		if (!file && opt == 'l' && !(seen & 1ULL << ('l' & 63)))
-			c->listens = 0;
+			forget_listens(c);
 		seen |= 1ULL << (opt & 63);
 		if (file && opt == 'h') {
 			print_help();

@@ -178,8 +178,8 @@ static void change_jobs(struct again *a)
 	}
 }
 
-/* Prefixes are compared at each JOIN, so they can change in jobs that run, whatever else is asked of
- * those, and may have to wait.
+/* Prefixes are compared at each JOIN, so they can change in jobs that run, whatever else is asked
+ * of those, and may have to wait.
  */
 static bool change_prefixes(struct again *a)
 {

@@ -672,19 +672,37 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 	return 0;
 }
 
-/* Another interface that has the program of the pins, which nobody would find without them; or 0. */
-static u32 elsewhere(struct thcd_xdp *x, struct thcd_error *e)
+/* thcd makes this one first. */
+static bool has_pins(const struct thcd_xdp *x)
 {
-	struct thcd_meta was = { .ifindex = 0 };
-	u32 key = 0, id = thcd_prog_id(x->old_fd);
+	return !access(thc_pin(x->pins.dir, THC_PIN_META).path, F_OK);
+}
+
+/* False: there is none that this version knows. */
+static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
+{
+	struct bpf_map_info info = { 0 };
+	int fd = bpf_obj_get(thc_pin(x->pins.dir, THC_PIN_META).path);
+	u32 key = 0, len = sizeof(info);
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	ok = !bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
+	     info.value_size == sizeof(*was) && !bpf_map_lookup_elem(fd, &key, was);
+	close(fd);
+	return ok;
+}
+
+/* Another interface that has the program of the pins, which nobody would find without; or 0. */
+static u32 elsewhere(const struct thcd_xdp *x)
+{
+	u32 id = thcd_prog_id(x->old_fd);
+	struct thcd_meta was;
 	struct thc_hook hook;
 
-	if (!id)
+	if (!id || !read_meta(x, &was))
 		return 0;
-	x->meta_fd = own_map(x, THC_PIN_META, sizeof(was), 1, 0, e);
-	if (x->meta_fd >= 0)
-		bpf_map_lookup_elem(x->meta_fd, &key, &was);
-	close_fd(&x->meta_fd);
 	if (was.netns != own_netns() || was.ifindex == x->ifindex ||
 	    thc_device_hook(was.ifindex, &hook) || hook.id != id)
 		return 0;
@@ -700,9 +718,9 @@ static int check_discard(struct thcd *d, bool was_on, struct thcd_error *e)
 
 	if (was_on)
 		return 0;
-	if (x->old_fd < 0 && x->hook.id && !strcmp(x->hook.name, "thc_xdp"))
+	if (!has_pins(x) && x->hook.id && !strcmp(x->hook.name, "thc_xdp"))
 		return thcd_hook_foreign(d->interface, &x->hook, e);
-	ifindex = elsewhere(x, e);
+	ifindex = elsewhere(x);
 	if (ifindex && if_indextoname(ifindex, name))
 		return thcd_fail(e,
 				 "instance \"%s\" is not on %s, but on %s; nothing was discarded: "
