@@ -195,17 +195,20 @@ enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr
 	return thc_joining_challenge(&p->joining, &p->sender, h, c, port);
 }
 
-/* For all or none: who waits for memory holds none that others wait for. */
+/* For all or none: who waits for memory holds none that others wait for, not even while it looks
+ * whether there is enough.
+ */
 static int alloc_flights(struct thc_sock *ts)
 {
 	int error = 0;
 	u32 i;
 
 	for (i = 0; i < ts->shards && !error; i++)
+		error = thc_peer_charge_flights(ts->peers[i]);
+	for (i = 0; i < ts->shards && !error; i++)
 		error = thc_peer_alloc_flights(ts->peers[i]);
-	if (error)
-		while (i--)
-			thc_peer_free_flights(ts->peers[i]);
+	for (i = 0; i < ts->shards && error; i++)
+		thc_peer_free_flights(ts->peers[i]);
 	return error;
 }
 

@@ -407,30 +407,33 @@ void thc_peer_close_group(struct thc_peer *p)
 
 /* --- room for the job's slots --------------------------------------------- */
 
+int thc_peer_charge_flights(struct thc_peer *p)
+{
+	const struct thc_spec *spec = &p->joining.spec;
+	size_t bytes = (spec->data_slots + spec->control_slots) * sizeof(*p->flights);
+
+	if (!thc_memory_charge(p->owner->user, bytes))
+		return -ENOBUFS;
+	p->flights_bytes = bytes;
+	return 0;
+}
+
 /* For the cgroup of who made the socket, by a work item that is in none. */
 int thc_peer_alloc_flights(struct thc_peer *p)
 {
-	const struct thc_spec *spec = &p->joining.spec;
-	struct mem_cgroup *old;
+	struct mem_cgroup *old = set_active_memcg(thc_memcg_of(&p->owner->sk));
 
-	p->flights_bytes = (spec->data_slots + spec->control_slots) * sizeof(*p->flights);
-	if (!thc_memory_charge(p->owner->user, p->flights_bytes))
-		return -ENOBUFS;
-	old = set_active_memcg(thc_memcg_of(&p->owner->sk));
 	p->flights = kvzalloc(p->flights_bytes, GFP_MESSAGE);
 	set_active_memcg(old);
-	if (p->flights)
-		return 0;
-	thc_memory_uncharge(p->owner->user, p->flights_bytes);
-	return -ENOMEM;
+	return p->flights ? 0 : -ENOMEM;
 }
 
 void thc_peer_free_flights(struct thc_peer *p)
 {
-	if (p->flights)
-		thc_memory_uncharge(p->owner->user, p->flights_bytes);
 	kvfree(p->flights);
 	p->flights = NULL;
+	thc_memory_uncharge(p->owner->user, p->flights_bytes);
+	p->flights_bytes = 0;
 }
 
 void thc_peer_streams(struct thc_peer *p)

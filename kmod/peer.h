@@ -39,7 +39,8 @@ struct thc_route {
  * @local: our end of @unicast, on the interface that led to the aggregator
  * @oif: the interface that was asked for, 0: the route's, which may change
  * @sender: the protocol's state
- * @flights: room of its streams, @flights_bytes
+ * @flights: room of its streams
+ * @flights_bytes: of these, as they are charged, 0: they are not
  * @sending: by stream, the message with the chunk to be sent next, or NULL; it
  *	has no answer to that chunk, so it is in thc_sock.messages
  * @joining: how far it is in the job
@@ -95,11 +96,13 @@ bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 /* The group is not needed: no answer will come there. */
 void thc_peer_close_group(struct thc_peer *p);
-/* Memory for the flights of the job's slots; -ENOBUFS: messages of the host, or of the user, leave
- * none; -ENOMEM.
+/* Takes room for the flights of the job's slots; -ENOBUFS: messages of the host, or of the user,
+ * leave none.
  */
+int thc_peer_charge_flights(struct thc_peer *p);
+/* Their memory, after that; -ENOMEM. */
 int thc_peer_alloc_flights(struct thc_peer *p);
-/* Before thc_peer_streams(), which needs them to the end. */
+/* Whatever there is of both. Before thc_peer_streams(), which needs them to the end. */
 void thc_peer_free_flights(struct thc_peer *p);
 /* The epoch's keys and streams; thc_peer_alloc_flights() has succeeded. */
 void thc_peer_streams(struct thc_peer *p);
