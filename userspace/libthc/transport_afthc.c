@@ -263,12 +263,30 @@ static void forget(struct thc_transport *t)
 }
 
 /* 0 or an errno. */
-static int connect_to(const struct thc_afthc *a, const struct sockaddr_thc *to)
+static int set_join_timeout(const struct thc_afthc *a, uint32_t ms)
 {
-	while (connect(a->socket, (const void *)to, sizeof(*to)))
-		if (errno != EINTR)
+	return setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &ms, sizeof(ms)) ? errno : 0;
+}
+
+/* 0 or an errno. For memory for the packets in flight connect() waits itself. If there is none for
+ * the connection it says so at once, and nothing tells when there is. @within_ms: the join timeout
+ */
+static int connect_to(const struct thc_afthc *a, const struct sockaddr_thc *to, uint32_t within_ms)
+{
+	uint64_t until = thc_now() + within_ms * THC_NS_PER_MS;
+	int error = 0;
+
+	while (!error && connect(a->socket, (const void *)to, sizeof(*to))) {
+		uint64_t now = thc_now();
+
+		if (errno == EINTR)
+			continue;
+		if (errno != ENOBUFS || now >= until)
 			return errno;
-	return 0;
+		usleep(RETRY_NS / 1000);
+		error = set_join_timeout(a, (uint32_t)((until - now) / THC_NS_PER_MS) + 1);
+	}
+	return error;
 }
 
 static int join_job(struct thc_transport *t)
@@ -287,13 +305,13 @@ static int join_job(struct thc_transport *t)
 	if (window > THC_SLOTS_MAX)
 		window = 0;
 	if (setsockopt(a->socket, SOL_THC, THC_OPT_TIMEOUT, &timeout, sizeof(timeout)) ||
-	    setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &within, sizeof(within)) ||
+	    set_join_timeout(a, within) ||
 	    setsockopt(a->socket, SOL_THC, THC_OPT_WINDOW, &window, sizeof(window)) ||
 	    setsockopt(a->socket, SOL_THC, THC_OPT_KEY, c->key,
 		       c->options.key ? sizeof(c->key) : 0))
 		return thc_fail(-errno, "cannot set options of the AF_THC socket: %s",
 				strerror(errno));
-	error = connect_to(a, &to);
+	error = connect_to(a, &to, within);
 	if (error)
 		return not_joined(a, error);
 	error = describe(a, &spec, &epoch);
