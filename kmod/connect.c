@@ -2,6 +2,7 @@
 /*
  * From an idle socket to a rank of a job and back.
  */
+#include <linux/err.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -132,8 +133,8 @@ static int make_peers(struct thc_sock *ts, const struct thc_host_job *job)
 		struct thc_peer *p =
 			thc_peer_new(ts, i, &job->aggregator[i], job->keyed ? job->key : NULL);
 
-		if (!p)
-			return -ENOMEM;
+		if (IS_ERR(p))
+			return PTR_ERR(p);
 		spin_lock_bh(&ts->lock);
 		ts->peers[i] = p;
 		ts->shards = i + 1;

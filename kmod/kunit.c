@@ -56,7 +56,7 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 	for (i = 0; i < shards; i++) {
 		struct thc_peer *p = new_peer(ts, i);
 
-		KUNIT_ASSERT_NOT_NULL(test, p);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(p));
 		ts->peers[i] = p;
 		/* packets are its until they are looked at */
 		KUNIT_ASSERT_EQ(test,

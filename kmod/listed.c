@@ -7,6 +7,7 @@
  *	WELCOME		thc_join_needs_call() is true: connect() wakes up, or poll() says POLLPRI
  *	system call	thc_listed_open(): the peers are made, opened, and become the socket's
  */
+#include <linux/err.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -52,14 +53,18 @@ static bool copy_list(struct thc_sock *ts, struct listed *l)
 static int open_one(struct thc_sock *ts, struct listed *l, u32 i)
 {
 	struct thc_address at = thc_address_of(&l->list.at[i], (int)ts->remote.sthc_ifindex);
+	struct thc_peer *p;
 
 	/* one port is for one aggregator */
 	if (ts->bound.port)
 		return -EINVAL;
 	if (!thc_address_is_host(&at))
 		return -EPROTO;
-	l->peer[i] = thc_peer_new(ts, i, &at, ts->keyed ? l->key : NULL);
-	return l->peer[i] ? thc_peer_open(l->peer[i], thc_receive) : -ENOMEM;
+	p = thc_peer_new(ts, i, &at, ts->keyed ? l->key : NULL);
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	l->peer[i] = p;
+	return thc_peer_open(p, thc_receive);
 }
 
 /* The peers become the socket's; false: the join has ended meanwhile, or number 0 has changed its

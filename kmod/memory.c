@@ -24,14 +24,14 @@
 
 static unsigned int memory_mib;
 module_param(memory_mib, uint, 0644);
-MODULE_PARM_DESC(memory_mib, "MiB of messages over all sockets; 0: an eighth of the host's memory");
+MODULE_PARM_DESC(memory_mib, "MiB that all sockets may hold; 0: an eighth of the host's memory");
 
 /**
  * struct thc_user - whose sockets are counted together
  * @hash: in users
  * @uid: see user_of()
  * @sockets: that refer to it, under users_lock
- * @held: bytes of their messages and flights
+ * @held: bytes of their peers, messages and flights
  */
 struct thc_user {
 	struct hlist_node	hash;
@@ -40,7 +40,7 @@ struct thc_user {
 	atomic64_t		held;
 };
 
-/* Bytes of all messages and flights of the host. */
+/* Bytes of all peers, messages and flights of the host. */
 static atomic64_t all_held = ATOMIC64_INIT(0);
 
 static DEFINE_HASHTABLE(users, 6);

@@ -8,6 +8,7 @@
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/gfp.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -28,6 +29,12 @@
  * joined have to fit, and those of other CPUs: half of what the kernel makes of it.
  */
 #define RECEIVE_BYTES	(4 << 20)
+/* A UDP socket with its inode, dentry and file, none of which a limit on file descriptors counts:
+ * what slabs take for them, and a little more.
+ */
+#define UDP_SOCKET_BYTES	4096
+/* What a peer is charged with: whole pages for itself, and both of its sockets. */
+#define PEER_BYTES ((PAGE_SIZE << get_order(sizeof(struct thc_peer))) + 2 * UDP_SOCKET_BYTES)
 
 bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port)
 {
@@ -303,11 +310,16 @@ static noinline void set_key(struct thc_peer *p, const u8 *key)
 struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
 			      const u8 *key)
 {
-	struct thc_peer *p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	struct thc_peer *p;
 
 	sock_owned_by_me(&ts->sk);
-	if (!p)
-		return NULL;
+	if (!thc_memory_charge(ts->user, PEER_BYTES))
+		return ERR_PTR(-ENOBUFS);
+	p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	if (!p) {
+		thc_memory_uncharge(ts->user, PEER_BYTES);
+		return ERR_PTR(-ENOMEM);
+	}
 	p->owner = ts;
 	p->address = *at;
 	p->shard = shard;
@@ -346,6 +358,7 @@ void thc_peer_free(struct thc_peer *p)
 	release(p->unicast);
 	thc_routes_free(p);
 	thc_peer_free_flights(p);
+	thc_memory_uncharge(p->owner->user, PEER_BYTES);
 	/* with the keys of its sender */
 	kvfree_sensitive(p, sizeof(*p));
 }

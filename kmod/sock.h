@@ -61,7 +61,7 @@ enum thc_state {
  * @timer: next retransmission, JOIN or timeout
  * @join_work: what of joining may sleep: the multicast group, memory
  * @list: in thc_net.sockets
- * @user: whose memory its messages and flights are, NULL: the host's alone; stays as it is
+ * @user: whose memory its peers, messages and flights are, NULL: the host's alone; stays as it is
  *
  * Changed under lock_sock and @lock together, while no timer or packet is under way (but the
  * aggregators that WELCOME lists are added while the first one is joined: listed.c):

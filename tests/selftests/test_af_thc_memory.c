@@ -4,6 +4,7 @@
  */
 #include "afthc.h"
 #include "harness.h"
+#include "netlink.h"
 
 #include <limits.h>
 #include <sys/mman.h>
@@ -96,18 +97,83 @@ TEST_F(host, sums_that_a_call_cannot_return)
 	munmap(zeros, bytes);
 }
 
+/* Sockets that join where nobody answers, until one has no room: how many, or -1 for any other
+ * error. @fd: of SOCKETS
+ */
+#define SOCKETS	100
+static int begin_joins(int *fd)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
+	int n, error = EINPROGRESS;
+
+	for (n = 0; n < SOCKETS && error == EINPROGRESS; n++) {
+		fd[n] = thc_open(SOCK_NONBLOCK);
+		error = connect_errno(fd[n], &a, sizeof(a));
+	}
+	return error == ENOBUFS ? n - 1 : -1;
+}
+
+/* A job of the host with 64 aggregators. */
+static int make_wide_job(struct nl *nl, uint16_t job)
+{
+	struct nlmsghdr *h = nl_begin_job(nl, job, "127.0.0.1", PORT);
+	uint16_t i;
+
+	for (i = 1; i < 64; i++)
+		nl_put_aggregator(h, "127.0.0.1", (uint16_t)(PORT + 100 * i));
+	return nl_ask(nl, h, NULL, NULL);
+}
+
+/* A peer and its UDP sockets are some 40 KiB, which no limit on file descriptors counts. */
+TEST_F(host, connections_are_bounded_over_all_sockets)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), wide = place(NULL, 0, 7, 0);
+	int fd[SOCKETS], n;
+	struct nl nl;
+
+	memset(fd, 0xff, sizeof(fd));
+	ASSERT_EQ(nl_open(&nl), 0);
+	ASSERT_EQ(make_wide_job(&nl, 7), 0);
+	nl_close(&nl);
+	ASSERT_EQ(set_host_memory("1"), 0);
+	n = begin_joins(fd);
+	ASSERT_GE(n, 16);
+	EXPECT_LE(n, 32);
+	/* who is refused is as before, and who holds one has it back for another one */
+	EXPECT_EQ(poll_now(fd[n]) & (POLLHUP | POLLERR), POLLHUP);
+	EXPECT_EQ(connect_errno(fd[n], &a, sizeof(a)), ENOBUFS);
+	a.sthc_rank = 1;
+	EXPECT_EQ(connect_errno(fd[0], &a, sizeof(a)), EINPROGRESS);
+	close_all(fd, 1);
+	EXPECT_EQ(connect_errno(fd[n], &a, sizeof(a)), EINPROGRESS);
+	close_all(fd, SOCKETS);
+	/* some of many aggregators are none, and nothing of them stays charged */
+	self->fd[0] = thc_open_keyless(SOCK_NONBLOCK);
+	EXPECT_EQ(connect_errno(self->fd[0], &wide, sizeof(wide)), ENOBUFS);
+	EXPECT_EQ(begin_joins(fd), n);
+	close_all(fd, SOCKETS);
+	/* by default there is room for all */
+	ASSERT_EQ(set_host_memory(self->before), 0);
+	EXPECT_EQ(connect_errno(self->fd[0], &wide, sizeof(wide)), EINPROGRESS);
+}
+
 /* What connect() makes room for, packets in flight, is within the same bound. */
 TEST_F(host, connect_without_room)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 2, 0);
 	char lanes[LANES] = "";
 	int fd = thc_open(0), i, error = 0;
+	int holder = thc_open(0);
 	uint64_t start;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
 			       "2,ranks=1," JOB_KEY ",reply=fanout"),
 		  0);
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
+	/* it keeps room for a connection, which is more than a message takes */
+	a.sthc_job = 3;
+	ASSERT_EQ(begin_join(holder, &a), 0);
+	a.sthc_job = 2;
 	ASSERT_EQ(set_host_memory("1"), 0);
 	for (i = 0; i < 1000 && !error; i++) {
 		ssize_t sent = send_message(self->fd[0], lanes, LANES, &add8, 0);
@@ -117,7 +183,11 @@ TEST_F(host, connect_without_room)
 	EXPECT_EQ(error, -ENOBUFS);
 	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, 1000), 0);
 	start = now_ms();
-	EXPECT_EQ(ERRNO_OF(connect(fd, (void *)&a, sizeof(a))), ENOBUFS);
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), ENOBUFS);
+	EXPECT_LT(now_ms() - start, 1000) TH_LOG("it waits for room for a connection");
+	close(holder);
+	start = now_ms();
+	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), ENOBUFS);
 	EXPECT_GE(now_ms() - start, 1000);
 	EXPECT_EQ(failure_of(fd).error, ENOBUFS);
 	/* room comes while it waits */
@@ -319,6 +389,28 @@ TEST_F(host, memory_of_one_user_leaves_some_for_others)
 	EXPECT_EQ(end_helper(&alice), 0);
 	EXPECT_EQ(bobs + let_fill(&bob), alices);
 	EXPECT_EQ(end_helper(&bob), 0);
+}
+
+/* Sockets of its own that a user can join with, of those that all of the memory would allow. */
+TEST_F(host, connections_of_one_user_leave_some_for_others)
+{
+	int fd[SOCKETS], all, status;
+	pid_t child;
+
+	memset(fd, 0xff, sizeof(fd));
+	ASSERT_EQ(set_host_memory("1"), 0);
+	all = begin_joins(fd);
+	close_all(fd, SOCKETS);
+	child = fork();
+	if (!child) {
+		if (setresgid(ALICE, ALICE, ALICE) || setresuid(ALICE, ALICE, ALICE))
+			_exit(255);
+		_exit(begin_joins(fd) & 0xff);
+	}
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	ASSERT_TRUE(WIFEXITED(status));
+	EXPECT_GE(WEXITSTATUS(status), all / 2 - 1);
+	EXPECT_LE(WEXITSTATUS(status), all / 2 + 1);
 }
 
 /* A user's containers have numbers of their own, and are the user's. */
