@@ -161,8 +161,10 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 	return -ENOPROTOOPT;
 }
 
-/* The last WELCOME of the first aggregator, whole, with its records, into @opt. */
-static int show_job(struct thc_sock *ts, sockopt_t *opt)
+/* The last WELCOME of the first aggregator, whole, with its records, in memory for kvfree(), if
+ * there is any. Returns its size, or an error.
+ */
+static int read_job(struct thc_sock *ts, struct thc_job_info **job)
 {
 	const struct thc_parts *p;
 	struct thc_job_info *info;
@@ -182,11 +184,7 @@ static int show_job(struct thc_sock *ts, sockopt_t *opt)
 		size = sizeof(*info) + p->info.bytes;
 	}
 	spin_unlock_bh(&ts->lock);
-	if (size > 0 && opt->optlen < size)
-		size = -EINVAL;
-	if (size > 0 && copy_to_iter(info, size, &opt->iter_out) != size)
-		size = -EFAULT;
-	kvfree(info);
+	*job = info;
 	return size;
 }
 
@@ -194,24 +192,26 @@ int thc_getsockopt(struct socket *sock, int level, int option, sockopt_t *opt)
 {
 	struct thc_sock *ts = thc_sk(sock->sk);
 	union option_value value = { 0 };
+	struct thc_job_info *job = NULL;
 	int size;
 
 	if (level != SOL_THC)
 		return -ENOPROTOOPT;
 	lock_sock(sock->sk);
 	if (option == THC_OPT_WELCOME) {
-		size = show_job(ts, opt);
-		release_sock(sock->sk);
+		size = read_job(ts, &job);
 	} else {
 		spin_lock_bh(&ts->lock);
 		size = read_option(ts, option, &value);
 		spin_unlock_bh(&ts->lock);
-		release_sock(sock->sk);
-		if (size > 0 && opt->optlen < size)
-			size = -EINVAL;
-		if (size > 0 && copy_to_iter(&value, size, &opt->iter_out) != size)
-			size = -EFAULT;
 	}
+	release_sock(sock->sk);
+	/* the caller's memory may take its time to come: without locks */
+	if (size > 0 && opt->optlen < size)
+		size = -EINVAL;
+	if (size > 0 && copy_to_iter(job ? (void *)job : &value, size, &opt->iter_out) != size)
+		size = -EFAULT;
+	kvfree(job);
 	if (size < 0)
 		return size;
 	opt->optlen = size;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A caller whose memory does not come: sendmsg(), recvmsg() or setsockopt() is
+ * A caller whose memory does not come: sendmsg(), recvmsg(), setsockopt() or getsockopt() is
  * stuck in a page fault (userfaultfd) for as long as a test wants. Meanwhile every other
  * call on the socket goes on, and what ends the socket or the process is safe.
  */
@@ -505,7 +505,7 @@ TEST_F_TIMEOUT(fault, readers_take_turns, 60)
 	EXPECT_EQ(receive(self->fd[0], 0), 0);
 }
 
-/* --- setsockopt() is stuck ------------------------------------------------ */
+/* --- setsockopt() or getsockopt() is stuck -------------------------------- */
 
 static int do_getsockopt(struct call *c)
 {
@@ -531,6 +531,42 @@ TEST_F_TIMEOUT(fault, setsockopt_holds_nobody_up, 60)
 	EXPECT_EQ(end_call(&setter), 0);
 	ASSERT_EQ(getsockopt(self->fd[0], SOL_THC, THC_OPT_TIMEOUT, &value, &len), 0);
 	EXPECT_EQ(memcmp(&value, self->m.whole + self->m.page, len), 0);
+}
+
+/* Bytes of the option whose number is in @flags. */
+static int do_get(struct call *c)
+{
+	socklen_t len = (socklen_t)c->bytes;
+
+	return getsockopt(c->fd, SOL_THC, c->flags, (void *)c->payload, &len) ? -errno : (int)len;
+}
+
+TEST_F_TIMEOUT(fault, getsockopt_holds_nobody_up, 90)
+{
+	static const int options[] = { THC_OPT_WELCOME, THC_OPT_STATS, THC_OPT_TIMEOUT };
+	struct call getter = { .make = do_get }, other = { .make = do_getsockopt };
+	size_t i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	getter.fd = other.fd = self->fd[0];
+	for (i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		/* across both pages, or in the one that is missing */
+		bool whole = options[i] == THC_OPT_WELCOME;
+
+		getter.flags = options[i];
+		getter.payload = self->m.at + self->m.page - (whole ? 8 : 0);
+		getter.bytes = self->m.page;
+		begin_call(&getter);
+		ASSERT_EQ(wait_for_fault(&self->m), 0);
+		begin_call(&other);
+		EXPECT_TRUE(ends_in(&other, PATIENCE_MS / 4))
+		TH_LOG("a call waits for option %d", options[i]);
+		ASSERT_EQ(supply(&self->m), 0);
+		EXPECT_EQ(end_call(&other), 0);
+		EXPECT_GT(end_call(&getter), 0);
+		/* the page is missing once more */
+		ASSERT_EQ(madvise(self->m.at + self->m.page, self->m.page, MADV_DONTNEED), 0);
+	}
 }
 
 TEST_HARNESS_MAIN
