@@ -273,6 +273,19 @@ static void turn_away(struct thc_sock *ts, int stream)
 	spin_unlock_bh(&ts->lock);
 }
 
+static int take_turn(struct thc_sock *ts, int stream, long *timeo)
+{
+	int error;
+
+	/* another call may have it for long, and poll() says that this one need not wait for it */
+	if (READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN)
+		return -EPIPE;
+	error = thc_wait_for(ts, try_turn, stream, timeo);
+	if (error == -EAGAIN)
+		turn_away(ts, stream);
+	return error;
+}
+
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 {
 	struct sock *sk = sock->sk;
@@ -291,15 +304,13 @@ int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)
 		return error;
 	/* what is agreed on does not wait for data */
 	stream = thc_op_is_data(send.op) && !thc_op_is_added(send.op) ? THC_CONTROL : THC_DATA;
-	error = thc_wait_for(ts, try_turn, stream, &timeo);
-	if (error == -EAGAIN)
-		turn_away(ts, stream);
-	if (error)
-		return error;
-	lock_sock(sk);
-	error = send_message(ts, msg, len, &send, stream, joins, &timeo);
-	release_sock(sk);
-	give_turn(ts, stream);
+	error = take_turn(ts, stream, &timeo);
+	if (!error) {
+		lock_sock(sk);
+		error = send_message(ts, msg, len, &send, stream, joins, &timeo);
+		release_sock(sk);
+		give_turn(ts, stream);
+	}
 	if (error == -EPIPE && READ_ONCE(sk->sk_shutdown) & SEND_SHUTDOWN &&
 	    !(msg->msg_flags & MSG_NOSIGNAL))
 		send_sig(SIGPIPE, current, 0);

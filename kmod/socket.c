@@ -86,7 +86,8 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 	/* another connect() is to open the aggregators that the first one has listed */
 	if (thc_join_needs_call(ts))
 		mask |= EPOLLPRI | EPOLLOUT;
-	if (ts->state == THC_STATE_READY && may_send(ts))
+	/* who has shut down sending need not wait to be told so */
+	if (ts->state == THC_STATE_READY && (shutdown & SEND_SHUTDOWN || may_send(ts)))
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
 	spin_unlock_bh(&ts->lock);
 	if (shutdown & RCV_SHUTDOWN)

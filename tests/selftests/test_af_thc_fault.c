@@ -362,12 +362,18 @@ static int do_shutdown(struct call *c)
 TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
 {
 	struct call down = { .make = do_shutdown };
+	char lanes[LANES] = "";
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, 0);
 	down.fd = self->fd[0];
 	begin_call(&down);
 	EXPECT_TRUE(ends_in(&down, PATIENCE_MS)) TH_LOG("shutdown() waits for it");
+	/* the turn to send, which it has, is nobody's need */
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, POLLOUT);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EPIPE);
 	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&down), 0);
 	EXPECT_EQ(end_call(&self->sender), -EPIPE);

@@ -153,6 +153,35 @@ TEST_F(job, shutdown_wakes_up_a_reader)
 	waitpid(child, NULL, 0);
 }
 
+static int wait_in_poll(struct waiting *w)
+{
+	struct timespec patience = { .tv_sec = PATIENCE_MS / 4000 };
+	struct pollfd p = { .fd = w->fd, .events = POLLOUT };
+
+	return ppoll(&p, 1, &patience, NULL) > 0 ? p.revents : -ETIMEDOUT;
+}
+
+/* Whoever waits until it may send learns that it may no more. */
+TEST_F(job, shutdown_ends_a_poll_for_room)
+{
+	struct waiting w = { .call = wait_in_poll, .number = SYS_ppoll };
+	char lanes[LANES] = "";
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(set_memory(self->fd[0], 12 << 10), 0);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
+	ASSERT_EQ(poll_now(self->fd[0]) & POLLOUT, 0);
+	w.fd = self->fd[0];
+	ASSERT_EQ(begin_waiting(&w), 0);
+	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
+	EXPECT_EQ(end_waiting(&w), POLLOUT);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EPIPE);
+	/* what was sent is received */
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLOUT);
+}
+
 static int wait_in_connect(struct waiting *w)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
