@@ -17,6 +17,7 @@
 #include "join.h"
 #include "sock.h"
 #include "state.h"
+#include "wait.h"
 
 /* ns from one look whether there is memory for a job's slots to the next. */
 #define MEMORY_AGAIN	(20 * THC_NS_PER_MS)
@@ -151,11 +152,13 @@ static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *g
 	       thc_peer_group(p, group);
 }
 
-/* Wakes calls that wait for the end of the join. */
+/* Wakes calls that wait for the end of the join, and tells by SIGIO that poll() says POLLOUT. */
 static void wake(struct thc_sock *ts)
 {
 	ts->sk.sk_state_change(&ts->sk);
-	ts->sk.sk_write_space(&ts->sk);
+	thc_wake_senders(ts);
+	/* connect() that does not wait returned before */
+	sk_wake_async(&ts->sk, SOCK_WAKE_IO, POLL_OUT);
 }
 
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,

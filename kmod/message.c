@@ -12,6 +12,7 @@
 #include <linux/vmalloc.h>
 
 #include "sock.h"
+#include "wait.h"
 
 static size_t counts_bytes(u32 chunks)
 {
@@ -78,7 +79,7 @@ void thc_message_put(struct thc_sock *ts, struct thc_message *m)
 		return;
 	ts->stats.memory -= m->bytes;
 	thc_message_free(m);
-	ts->sk.sk_write_space(&ts->sk);
+	thc_wake_senders(ts);
 }
 
 /* A shard's packets lie together, for super-packets. */

@@ -10,6 +10,7 @@
 
 #include "calls.h"
 #include "sock.h"
+#include "wait.h"
 
 /* The value, from memory that may take its time to come: without locks. */
 static int get_value(int option, sockptr_t from, unsigned int len, u64 *value)
@@ -71,8 +72,8 @@ static int set_memory(struct thc_sock *ts, u64 bytes)
 	ts->memory = bytes;
 	/* it may never fit now, which sendmsg() says */
 	ts->refused = 0;
+	thc_wake_senders(ts);
 	spin_unlock_bh(&ts->lock);
-	ts->sk.sk_write_space(&ts->sk);
 	return 0;
 }
 

@@ -96,16 +96,25 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int stream)
 	return 0;
 }
 
+/* A call found room for @bytes, or none: poll() learns how much it needs. */
+static bool note_room(struct thc_sock *ts, u64 bytes, bool fits)
+{
+	lockdep_assert_held(&ts->lock);
+	ts->refused = fits ? 0 : max(bytes, 1ULL);
+	if (!fits)
+		thc_tell_senders(ts);
+	return fits;
+}
+
 /* Takes room for a message, which thc_message_put() gives back; false: there is none. */
 static bool charge(struct thc_sock *ts, u64 bytes)
 {
 	bool fits;
 
 	spin_lock_bh(&ts->lock);
-	fits = ts->stats.memory + bytes <= ts->memory;
+	fits = note_room(ts, bytes, ts->stats.memory + bytes <= ts->memory);
 	if (fits)
 		ts->stats.memory += bytes;
-	ts->refused = fits ? 0 : max(bytes, 1ULL);
 	ts->stats.memory_peak = max(ts->stats.memory_peak, ts->stats.memory);
 	spin_unlock_bh(&ts->lock);
 	return fits;
@@ -115,8 +124,8 @@ static void uncharge(struct thc_sock *ts, u64 bytes)
 {
 	spin_lock_bh(&ts->lock);
 	ts->stats.memory -= bytes;
+	thc_wake_senders(ts);
 	spin_unlock_bh(&ts->lock);
-	ts->sk.sk_write_space(&ts->sk);
 }
 
 /* Connection number @joins has been made, has failed, has been replaced or needs this process, or
@@ -128,16 +137,12 @@ static bool joining_is_over(struct thc_sock *ts, u64 joins)
 	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
 
-/* A call that waits for room for @bytes need not wait: there is room, or there will be none. If it
- * has to wait, poll() learns how much it needs.
- */
+/* A call that waits for room for @bytes need not wait: there is room, or there will be none. */
 static bool has_room(struct thc_sock *ts, u64 bytes)
 {
-	bool fits = ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||
-		    READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
-
-	ts->refused = fits ? 0 : max(bytes, 1ULL);
-	return fits;
+	return note_room(ts, bytes,
+			 ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||
+				 READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN);
 }
 
 /* thc_wait_for() without lock_sock, which the caller has before and after. */
@@ -261,15 +266,17 @@ static void give_turn(struct thc_sock *ts, int stream)
 	spin_lock_bh(&ts->lock);
 	ts->writing[stream] = false;
 	ts->turned_away[stream] = false;
+	thc_wake_senders(ts);
 	spin_unlock_bh(&ts->lock);
-	ts->sk.sk_write_space(&ts->sk);
 }
 
-/* poll() is told, unless the turn has come back already. */
+/* poll() is told, and who waits for SIGIO, unless the turn has come back already. */
 static void turn_away(struct thc_sock *ts, int stream)
 {
 	spin_lock_bh(&ts->lock);
 	ts->turned_away[stream] = ts->writing[stream];
+	if (ts->turned_away[stream])
+		thc_tell_senders(ts);
 	spin_unlock_bh(&ts->lock);
 }
 

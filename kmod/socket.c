@@ -59,15 +59,6 @@ static int thc_getname(struct socket *sock, struct sockaddr *name, int peer)
 	return error ? error : sizeof(*a);
 }
 
-/* Would a sendmsg() get further than the last one that returned EAGAIN? If not, poll() must not
- * say POLLOUT: the caller would spin.
- */
-static bool may_send(const struct thc_sock *ts)
-{
-	return !ts->turned_away[THC_DATA] && !ts->turned_away[THC_CONTROL] &&
-	       ts->stats.memory + (ts->refused ?: 1) <= ts->memory;
-}
-
 static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wait)
 {
 	struct thc_sock *ts = thc_sk(sock->sk);
@@ -86,9 +77,10 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 	/* another connect() is to open the aggregators that the first one has listed */
 	if (thc_join_needs_call(ts))
 		mask |= EPOLLPRI | EPOLLOUT;
-	/* who has shut down sending need not wait to be told so */
-	if (ts->state == THC_STATE_READY && (shutdown & SEND_SHUTDOWN || may_send(ts)))
+	if (ts->state == THC_STATE_READY && thc_may_send(ts))
 		mask |= EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND;
+	else if (ts->state == THC_STATE_READY)
+		thc_tell_senders(ts);
 	spin_unlock_bh(&ts->lock);
 	if (shutdown & RCV_SHUTDOWN)
 		mask |= EPOLLRDHUP | EPOLLIN | EPOLLRDNORM;
@@ -99,6 +91,7 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 
 static int thc_shutdown(struct socket *sock, int how)
 {
+	struct thc_sock *ts = thc_sk(sock->sk);
 	struct sock *sk = sock->sk;
 
 	if (how < SHUT_RD || how > SHUT_RDWR)
@@ -106,6 +99,9 @@ static int thc_shutdown(struct socket *sock, int how)
 	lock_sock(sk);
 	WRITE_ONCE(sk->sk_shutdown, sk->sk_shutdown | (how + 1));
 	sk->sk_state_change(sk);
+	spin_lock_bh(&ts->lock);
+	thc_wake_senders(ts);
+	spin_unlock_bh(&ts->lock);
 	release_sock(sk);
 	return 0;
 }

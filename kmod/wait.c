@@ -3,6 +3,8 @@
  * What system calls wait for. No lock is held while they sleep, and whatever
  * they waited for may be gone again when they have a lock.
  */
+#include <linux/poll.h>
+
 #include "wait.h"
 
 static bool is_done(struct thc_sock *ts, thc_done *done, u64 need)
@@ -53,4 +55,36 @@ bool thc_has_joined(struct thc_sock *ts, u64 joins)
 {
 	lockdep_assert_held(&ts->lock);
 	return ts->state != THC_STATE_JOINING || ts->joins != joins;
+}
+
+bool thc_may_send(const struct thc_sock *ts)
+{
+	lockdep_assert_held(&ts->lock);
+	if (READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN)
+		return true;
+	return !ts->turned_away[THC_DATA] && !ts->turned_away[THC_CONTROL] &&
+	       ts->stats.memory + (ts->refused ?: 1) <= ts->memory;
+}
+
+void thc_tell_senders(struct thc_sock *ts)
+{
+	lockdep_assert_held(&ts->lock);
+	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &ts->sk);
+}
+
+/* Calls that sleep look for themselves, and poll() does. But each SIGIO makes a program try again:
+ * one for what sendmsg() gives back when it fails would make it spin, and lose the one for room.
+ */
+void thc_wake_senders(struct thc_sock *ts)
+{
+	struct socket_wq *wq;
+
+	lockdep_assert_held(&ts->lock);
+	rcu_read_lock();
+	wq = rcu_dereference(ts->sk.sk_wq);
+	if (skwq_has_sleeper(wq))
+		wake_up_interruptible_sync_poll(&wq->wait, EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND);
+	rcu_read_unlock();
+	if (ts->state == THC_STATE_READY && thc_may_send(ts))
+		sk_wake_async(&ts->sk, SOCK_WAKE_SPACE, POLL_OUT);
 }

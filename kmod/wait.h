@@ -18,4 +18,15 @@ u32 thc_joins_of(struct thc_sock *ts);
 /* thc_done: connection number @joins is not being made any more, or has been replaced. */
 bool thc_has_joined(struct thc_sock *ts, u64 joins);
 
+/* --- room for messages: under thc_sock.lock ------------------------------- */
+
+/* Would a sendmsg() get further than the last one that returned EAGAIN, or fail since sending was
+ * shut down? If not, poll() must not say POLLOUT: the caller would spin.
+ */
+bool thc_may_send(const struct thc_sock *ts);
+/* It would not, and the caller learns so: SIGIO is to tell, if it asked for that, when it would. */
+void thc_tell_senders(struct thc_sock *ts);
+/* There may be room, or a turn. */
+void thc_wake_senders(struct thc_sock *ts);
+
 #endif /* THC_KMOD_WAIT_H */

@@ -6,6 +6,7 @@
  */
 #include "afthc.h"
 #include "harness.h"
+#include "waiting.h"
 
 #include <linux/userfaultfd.h>
 #include <pthread.h>
@@ -378,6 +379,24 @@ TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
 	EXPECT_EQ(end_call(&down), 0);
 	EXPECT_EQ(end_call(&self->sender), -EPIPE);
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
+}
+
+/* Whoever was turned away hears when the turn is there. */
+TEST_F_TIMEOUT(fault, sigio_when_it_is_through, 60)
+{
+	char lanes[LANES] = "";
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(want_signals(self->fd[0]), 0);
+	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
+	EXPECT_EQ(next_signal(100), 0);
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
+	/* its answer may have come before it returned */
+	EXPECT_TRUE(next_signal(PATIENCE_MS / 4) == POLL_OUT ||
+		    next_signal(PATIENCE_MS / 4) == POLL_OUT);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
 }
 
 /* The call holds the file: what close() leaves ends with it. */

@@ -182,6 +182,64 @@ TEST_F(job, shutdown_ends_a_poll_for_room)
 	EXPECT_EQ(poll_now(self->fd[0]), POLLOUT);
 }
 
+/* --- SIGIO ---------------------------------------------------------------- */
+
+TEST_F(job, sigio_when_the_join_has_ended)
+{
+	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
+
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", NULL), 0);
+	self->fd[0] = thc_open(0);
+	self->fd[1] = thc_open(0);
+	ASSERT_EQ(want_signals(self->fd[0]), 0);
+	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), EINPROGRESS);
+	EXPECT_EQ(next_signal(200), 0);
+	ASSERT_EQ(connect_errno(self->fd[1], &b, sizeof(b)), 0);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLOUT);
+	EXPECT_EQ(next_signal(0), 0);
+	/* and badly */
+	close_all(&self->fd[1], 1);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 300), 0);
+	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), EINPROGRESS);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_ERR);
+}
+
+/* Of messages that fit there is none, and who was refused does not hear of itself. */
+TEST_F(job, sigio_when_there_is_room)
+{
+	char lanes[LANES] = "";
+	int i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(want_signals(self->fd[0]), 0);
+	/* for two */
+	ASSERT_EQ(set_memory(self->fd[0], 20 << 10), 0);
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+		ASSERT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
+	}
+	EXPECT_EQ(next_signal(0), 0);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
+	EXPECT_EQ(next_signal(200), 0) TH_LOG("a program would spin");
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
+	/* poll() alone has said so */
+	ASSERT_EQ(set_memory(self->fd[0], 8 << 10), 0);
+	EXPECT_EQ(poll_now(self->fd[0]), POLLIN);
+	EXPECT_EQ(next_signal(0), 0);
+	ASSERT_EQ(set_memory(self->fd[0], 20 << 10), 0);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
+	/* there will be none */
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
+	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
+	EXPECT_EQ(next_signal(0), 0);
+}
+
 static int wait_in_connect(struct waiting *w)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);

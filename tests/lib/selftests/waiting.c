@@ -41,3 +41,30 @@ int begin_waiting(struct waiting *w)
 	}
 	return 0;
 }
+
+/* With what has happened, and queued. */
+#define SIGNAL_IO	SIGRTMIN
+
+int want_signals(int fd)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGNAL_IO);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return fcntl(fd, F_SETOWN, getpid()) || fcntl(fd, F_SETSIG, SIGNAL_IO) ||
+			       fcntl(fd, F_SETFL, O_ASYNC | O_NONBLOCK) ?
+		       -errno :
+		       0;
+}
+
+int next_signal(int ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+	siginfo_t info;
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGNAL_IO);
+	return sigtimedwait(&set, &info, &t) < 0 ? 0 : info.si_code;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A call in a thread of its own, which is known to sleep before the test goes on.
+ * A call in a thread of its own, which is known to sleep before the test goes on. And programs that
+ * do not wait, since a signal tells them.
  */
 #ifndef THC_SELFTESTS_WAITING_H
 #define THC_SELFTESTS_WAITING_H
@@ -33,5 +34,13 @@ static inline int end_waiting(struct waiting *w)
 	pthread_join(w->thread, NULL);
 	return w->result;
 }
+
+/* The socket no longer waits, and sends a signal for each event, which threads of the process that
+ * are begun from now on do not get.
+ */
+int want_signals(int fd);
+
+/* POLL_IN, POLL_OUT or the like; 0: none came for so long. */
+int next_signal(int ms);
 
 #endif
