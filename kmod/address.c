@@ -51,6 +51,13 @@ struct thc_address thc_address_of(const struct thc_end *end, int ifindex)
 	return a;
 }
 
+bool thc_address_equal(const struct thc_address *a, const struct thc_address *b)
+{
+	if (a->inet != b->inet || a->port != b->port || a->ifindex != b->ifindex)
+		return false;
+	return a->inet == AF_INET ? a->in == b->in : ipv6_addr_equal(&a->in6, &b->in6);
+}
+
 int thc_address_check(const struct sockaddr_unsized *name, int len)
 {
 	const struct sockaddr_thc *a = (const void *)name;

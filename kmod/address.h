@@ -30,6 +30,7 @@ int thc_address_read(const struct sockaddr_thc *a, struct thc_address *out);
 bool thc_address_is_host(const struct thc_address *a);
 /* On interface @ifindex, unless that is 0. */
 struct thc_address thc_address_of(const struct thc_end *end, int ifindex);
+bool thc_address_equal(const struct thc_address *a, const struct thc_address *b);
 void thc_address_name(const struct thc_address *from, struct sockaddr_thc *a);
 
 #endif /* THC_KMOD_ADDRESS_H */

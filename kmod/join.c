@@ -145,11 +145,24 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* Each WELCOME names the group again. */
+/* Each WELCOME names the group again, and one of an aggregator that has restarted another one. */
 static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *group)
 {
-	return !p->in_group && thc_joining_wants_group(&p->joining, now) &&
-	       thc_peer_group(p, group);
+	return thc_joining_wants_group(&p->joining, now) && thc_peer_group(p, group) &&
+	       !thc_peer_in_group(p, group);
+}
+
+/* Do answers come to a group that we hear? */
+static bool needs_group(const struct thc_peer *p)
+{
+	struct thc_address group;
+	bool needs;
+
+	spin_lock_bh(&p->owner->lock);
+	needs = p->joining.spec.reply == THC_REPLY_MULTICAST && thc_peer_group(p, &group) &&
+		thc_peer_in_group(p, &group);
+	spin_unlock_bh(&p->owner->lock);
+	return needs;
 }
 
 /* Wakes calls that wait for the end of the join, and tells by SIGIO that poll() says POLLOUT. */
@@ -223,7 +236,7 @@ static int make_ready(struct thc_sock *ts)
 	for (i = 0; i < ts->shards && !error; i++) {
 		struct thc_peer *p = ts->peers[i];
 
-		if (!p->in_group || p->joining.spec.reply != THC_REPLY_MULTICAST)
+		if (!needs_group(p))
 			thc_peer_close_group(p);
 		thc_peer_streams(p);
 	}

@@ -365,8 +365,11 @@ void thc_peer_free(struct thc_peer *p)
 
 /* --- answers to the group in ---------------------------------------------- */
 
-/* For packets of the aggregator alone: the kernel drops what others send to the group. */
-static int join(const struct thc_peer *p, struct socket *sock, const struct thc_address *group)
+/* Joins or leaves, as @option says, for packets of the aggregator alone: the kernel drops what
+ * others send to the group.
+ */
+static int set_member(const struct thc_peer *p, struct socket *sock, int option,
+		      const struct thc_address *group)
 {
 	struct group_source_req member = { .gsr_interface = p->local.ifindex };
 	int level = group->inet == AF_INET ? SOL_IP : SOL_IPV6;
@@ -375,8 +378,8 @@ static int join(const struct thc_peer *p, struct socket *sock, const struct thc_
 	sockaddr_of(&p->address, &member.gsr_source);
 	if (group->inet == AF_INET)
 		set_int(sock, SOL_IP, IP_MULTICAST_ALL, 0);
-	return READ_ONCE(sock->ops)->setsockopt(sock, level, MCAST_JOIN_SOURCE_GROUP,
-						KERNEL_SOCKPTR(&member), sizeof(member));
+	return READ_ONCE(sock->ops)->setsockopt(sock, level, option, KERNEL_SOCKPTR(&member),
+						sizeof(member));
 }
 
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group)
@@ -384,6 +387,12 @@ bool thc_peer_group(const struct thc_peer *p, struct thc_address *group)
 	lockdep_assert_held(&p->owner->lock);
 	*group = thc_address_of(&p->joining.spec.group, p->local.ifindex);
 	return group->inet == p->address.inet;
+}
+
+bool thc_peer_in_group(const struct thc_peer *p, const struct thc_address *group)
+{
+	lockdep_assert_held(&p->owner->lock);
+	return thc_address_equal(&p->group_at, group);
 }
 
 /* With the opener's credentials: join_work has those of the kernel, which may bind any port. */
@@ -396,18 +405,36 @@ static int bind_group(struct socket *sock, const struct thc_address *group)
 	return error;
 }
 
+static void set_group(struct thc_peer *p, const struct thc_address *group)
+{
+	spin_lock_bh(&p->owner->lock);
+	p->group_at = *group;
+	spin_unlock_bh(&p->owner->lock);
+}
+
+/* The job has another group, since its aggregator began anew. */
+static void leave_group(struct thc_peer *p)
+{
+	const struct thc_address none = { 0 }, group = p->group_at;
+
+	if (!group.inet)
+		return;
+	set_group(p, &none);
+	/* to be bound again */
+	leave_port(p->group);
+	/* if the interface has gone, the membership has, too */
+	set_member(p, p->group, MCAST_LEAVE_SOURCE_GROUP, &group);
+}
+
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group)
 {
+	leave_group(p);
 	if (bind_group(p->group, group))
 		return;
-	if (join(p, p->group, group)) {
-		/* to be bound again */
+	if (set_member(p, p->group, MCAST_JOIN_SOURCE_GROUP, group))
 		leave_port(p->group);
-		return;
-	}
-	spin_lock_bh(&p->owner->lock);
-	p->in_group = true;
-	spin_unlock_bh(&p->owner->lock);
+	else
+		set_group(p, group);
 }
 
 /* Packets that are under way in a softirq find @p all the same: thc_disconnect() waits for them. */

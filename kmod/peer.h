@@ -33,7 +33,8 @@ struct thc_route {
  * @wmem_limit: bytes that may be on their way, as @unicast counts them
  * @group: answers to all ranks in: connect() makes it, join_work joins the group; NULL when
  *	joining has ended without a group
- * @in_group: it has joined; under thc_sock.lock
+ * @group_at: the one that it has joined, inet 0: none; join_work's, which changes it under
+ *	thc_sock.lock
  * @route: by UDP port of the aggregator, from its first one on; whoever empties the outbox uses
  *	them, one context at a time
  * @local: our end of @unicast, on the interface that led to the aggregator
@@ -52,7 +53,7 @@ struct thc_peer {
 	struct socket		*unicast;
 	size_t			wmem_limit;
 	struct socket		*group;
-	bool			in_group;
+	struct thc_address	group_at;
 	struct thc_route	route[THC_PORT_SPAN];
 	struct thc_address	local;
 	u32			oif;
@@ -93,7 +94,11 @@ void thc_peer_silence(struct thc_peer *p);
 void thc_peer_free(struct thc_peer *p);
 /* The group that WELCOME named last; false: it is not of @p's IP version. */
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
-/* Not fatal if it fails: nobody is heard on the group, the job answers by fanout. */
+/* Has it been joined? */
+bool thc_peer_in_group(const struct thc_peer *p, const struct thc_address *group);
+/* Leaves the one before. Not fatal if it fails: nobody is heard on the group, the job answers by
+ * fanout.
+ */
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 /* The group is not needed: no answer will come there. */
 void thc_peer_close_group(struct thc_peer *p);

@@ -171,12 +171,12 @@ static int occupy(uint16_t port)
 }
 
 /* One that is not all: the other rank is missing. @worker: NULL: to the group */
-static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *worker,
-			  fake_nonce nonce, uint16_t port)
+static void welcome_to(struct welcome_packet *p, const struct sockaddr_in *worker, fake_nonce nonce,
+		       const char *at, uint16_t port)
 {
 	struct sockaddr_in group = { .sin_family = AF_INET, .sin_port = htons(port) };
 
-	inet_pton(AF_INET, "239.1.2.3", &group.sin_addr);
+	inet_pton(AF_INET, at, &group.sin_addr);
 	good_welcome(p, nonce);
 	p->all.w.joined = htobe64(2);
 	p->all.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
@@ -187,6 +187,12 @@ static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *wo
 		fake_seal_welcome(p, worker);
 	else
 		fake_seal_to_group(p, &group);
+}
+
+static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *worker,
+			  fake_nonce nonce, uint16_t port)
+{
+	welcome_to(p, worker, nonce, "239.1.2.3", port);
 }
 
 /* A group that cannot be joined is tried again once a second, however often WELCOME names
@@ -281,6 +287,69 @@ TEST_F(aggregator, another_group_is_not_heard_yet)
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	ASSERT_EQ(next_flags(self->udp, &flags), 0);
 	EXPECT_EQ(flags, 0);
+}
+
+/* Does this host hear packets of the aggregator to @group? */
+static bool is_member(const char *group)
+{
+	FILE *f = fopen("/proc/net/mcfilter", "r");
+	unsigned int at, from;
+	bool member = false;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		member |= sscanf(line, "%*d %*s %x %x", &at, &from) == 2 &&
+			  at == ntohl(inet_addr(group)) && from == INADDR_LOOPBACK;
+	if (f)
+		fclose(f);
+	return member;
+}
+
+/* @p tells of the group @at:@port, which is joined then. */
+static int join_group(int fd, int udp, const struct sockaddr_in *worker,
+		      const struct welcome_packet *p, const char *at, uint16_t port)
+{
+	uint64_t start = now_ms();
+	int error = deliver(fd, udp, worker, p, sizeof(*p));
+
+	while (!error && !(is_bound(port) && is_member(at))) {
+		if (now_ms() - start > PATIENCE_MS / 4)
+			error = -ETIMEDOUT;
+		sleep_ms(10);
+	}
+	return error;
+}
+
+/* One that is named later is joined, the one before is left, and what comes there is heard. */
+TEST_F_TIMEOUT(aggregator, another_group_is_joined, 60)
+{
+	static const char *const at[] = { "239.1.2.3", "239.4.5.6", "239.1.2.3" };
+	struct ip_mreqn lo = { .imr_ifindex = (int)if_nametoindex("lo") };
+	struct welcome_packet p;
+	fake_nonce nonce;
+	uint32_t flags;
+	uint16_t i;
+
+	self->udp = fake_open();
+	ASSERT_EQ(setsockopt(self->udp, IPPROTO_IP, IP_MULTICAST_IF, &lo, sizeof(lo)), 0);
+	ASSERT_EQ(begin_fake(self->fd, self->udp, &self->worker, &nonce), 0);
+	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		uint16_t port = 20001 + i;
+		struct sockaddr_in group = { .sin_family = AF_INET, .sin_port = htons(port),
+					     .sin_addr.s_addr = inet_addr(at[i]) };
+
+		welcome_to(&p, &self->worker, nonce, at[i], port);
+		ASSERT_EQ(join_group(self->fd, self->udp, &self->worker, &p, at[i], port), 0)
+		TH_LOG("%s is not joined", at[i]);
+		ASSERT_EQ(next_flags(self->udp, &flags), 0);
+		EXPECT_EQ(flags, 0);
+		welcome_to(&p, NULL, 0, at[i], port);
+		ASSERT_EQ(deliver(self->fd, self->udp, &group, &p, TO_GROUP_PACKET), 0);
+		ASSERT_EQ(next_flags(self->udp, &flags), 0);
+		EXPECT_EQ(flags, THC_JOIN_F_HEARD);
+		EXPECT_FALSE(i && is_bound(port - 1)) TH_LOG("the one before is still open");
+		EXPECT_FALSE(i && is_member(at[i - 1])) TH_LOG("%s is not left", at[i - 1]);
+	}
 }
 
 /* A group that is none, over IPv6. */
