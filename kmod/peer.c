@@ -183,7 +183,10 @@ static void leave_port(struct socket *sock)
 }
 
 /* Packets that come from now on are ignored. The file may be closed later than the module is
- * unloaded, so no pointer in it may lead here.
+ * unloaded, and a packet that was held on its way may still know the socket: what it would call
+ * must not lead here. encap_err_rcv does, and stays, since the kernel reads it twice to call it
+ * once. It is called for a socket that was found in UDP's tables, so by nobody after
+ * synchronize_net().
  */
 static void silence(struct thc_peer *p, struct socket *sock)
 {
