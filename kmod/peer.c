@@ -461,7 +461,10 @@ int thc_peer_charge_flights(struct thc_peer *p)
 	return 0;
 }
 
-/* For the cgroup of who made the socket, by a work item that is in none. */
+/* For the cgroup of who made the socket, by a work item that is in none. Where the kernel does not
+ * count what sockets hold (cgroup v1, cgroup.memory=nosocket) it has noted no cgroup: there the
+ * flights are nobody's, and thc_memory_charge() alone bounds them.
+ */
 int thc_peer_alloc_flights(struct thc_peer *p)
 {
 	struct mem_cgroup *old = set_active_memcg(thc_memcg_of(&p->owner->sk));

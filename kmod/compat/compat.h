@@ -26,8 +26,9 @@
 #include <net/ipv6_stubs.h>
 #endif
 
-/* The cgroup that pays for @sk's memory, or NULL; since 6.18 there is no field for it without
- * CONFIG_MEMCG.
+/* The cgroup that pays for @sk's memory, or NULL: it is the root's, or the kernel does not count
+ * what sockets hold (cgroup v1, cgroup.memory=nosocket); since 6.18 there is no field for it
+ * without CONFIG_MEMCG.
  */
 static inline struct mem_cgroup *thc_memcg_of(const struct sock *sk)
 {
