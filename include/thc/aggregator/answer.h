@@ -74,7 +74,10 @@ struct thc_answer_at {
 THC_INLINE void thc_answer_seal(struct thc_hdr *h, const struct thc_seals *seals,
 				const struct thc_generation *g)
 {
-	thc_seal_digested(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), g->digest,
+	/* in BPF clang loads a struct that is passed on as a whole byte by byte */
+	const struct thc_digest d = { g->digest.a, g->digest.b };
+
+	thc_seal_digested(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), d,
 			  THC_LANE_WORDS);
 }
 
