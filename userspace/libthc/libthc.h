@@ -203,14 +203,13 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  *
  * All ranks must call with the same count, dtype and key, in the same order.
  * -EINVAL zero count or NULL, or another count than the error memory of @key has, -EDOM NaN or
- * Inf in some rank's gradient, without THC_CLIENT_NONFINITE (the sentence names the rank; nothing was sent), -EBADMSG
- * ranks disagree (the sentence names who brought what), or hold different results of the
- * all-reduce before the last one (it names the ranks and the round), -ETIMEDOUT no progress
- * (names who is missing, or sent something else), -ESTALE a rank or the aggregator
+ * Inf in some rank's gradient, without THC_CLIENT_NONFINITE (the sentence names the rank; nothing
+ * was sent), -EBADMSG ranks disagree (the sentence names who brought what), or hold different
+ * results of the all-reduce before the last one (it names the ranks and the round), -ETIMEDOUT no
+ * progress (names who is missing, or sent something else), -ESTALE a rank or the aggregator
  * restarted (named; see thc_client_rejoin()), -EPIPE a rank left, -EBUSY the key is in use,
- * -ENOMEM, -ENOBUFS the AF_THC sockets of this host or user held as much as they may for the
- * whole timeout, -ECONNREFUSED /
- * -ENETUNREACH / -EHOSTUNREACH the aggregator or the network is gone.
+ * -ENOMEM, -ENOBUFS the AF_THC sockets of this host or user held as much as they may for the whole
+ * timeout, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH the aggregator or the network is gone.
  */
 THC_API int thc_allreduce(struct thc_client *c, void *buf, size_t count, enum thc_dtype dtype,
 			  uint64_t key);

@@ -65,7 +65,7 @@ static int open_sockets(struct run *r, struct thcd_error *e)
 			return -1;
 	if (!r->c.listens && thcd_net_open_interface(&r->d, r->c.interface, e))
 		return -1;
-	/* as they are now, whichever job needs them later; one that needs them says what is wrong */
+	/* as they are now, whichever job needs them later; that one says what is wrong */
 	thcd_net_subnets(&r->d, &now, &unused);
 	return 0;
 }
