@@ -2,7 +2,6 @@
 /*
  * From an idle socket to a rank of a job and back.
  */
-#include <linux/err.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -127,20 +126,23 @@ static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a,
 /* The peers of a socket that is idle, one for each aggregator that is known. */
 static int make_peers(struct thc_sock *ts, const struct thc_host_job *job)
 {
+	int error = thc_peer_charge(ts, job->shards);
 	u32 i;
 
-	for (i = 0; i < job->shards; i++) {
+	for (i = 0; i < job->shards && !error; i++) {
 		struct thc_peer *p =
 			thc_peer_new(ts, i, &job->aggregator[i], job->keyed ? job->key : NULL);
 
-		if (IS_ERR(p))
-			return PTR_ERR(p);
+		if (!p) {
+			thc_peer_uncharge(ts, job->shards - i);
+			return -ENOMEM;
+		}
 		spin_lock_bh(&ts->lock);
 		ts->peers[i] = p;
 		ts->shards = i + 1;
 		spin_unlock_bh(&ts->lock);
 	}
-	return 0;
+	return error;
 }
 
 static int open_peers(struct thc_sock *ts, const struct sockaddr_thc *a,

@@ -180,6 +180,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, bytes, port);
 	struct thc_sock *ts = p->owner;
 	struct thc_joiners all = joiners_of(ts);
+	bool needed_call = thc_join_needs_call(ts);
 	struct thc_failure failure;
 	struct thc_address group;
 
@@ -197,7 +198,8 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 	}
 	if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
 		queue_work(join_queue, &ts->join_work);
-	if (thc_join_needs_call(ts))
+	/* once, however often WELCOME comes again */
+	if (!needed_call && thc_join_needs_call(ts))
 		wake(ts);
 	return THC_DROP_NONE;
 }

@@ -7,7 +7,6 @@
  *	WELCOME		thc_join_needs_call() is true: connect() wakes up, or poll() says POLLPRI
  *	system call	thc_listed_open(): the peers are made, opened, and become the socket's
  */
-#include <linux/err.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -53,18 +52,14 @@ static bool copy_list(struct thc_sock *ts, struct listed *l)
 static int open_one(struct thc_sock *ts, struct listed *l, u32 i)
 {
 	struct thc_address at = thc_address_of(&l->list.at[i], (int)ts->remote.sthc_ifindex);
-	struct thc_peer *p;
 
 	/* one port is for one aggregator */
 	if (ts->bound.port)
 		return -EINVAL;
 	if (!thc_address_is_host(&at))
 		return -EPROTO;
-	p = thc_peer_new(ts, i, &at, ts->keyed ? l->key : NULL);
-	if (IS_ERR(p))
-		return PTR_ERR(p);
-	l->peer[i] = p;
-	return thc_peer_open(p, thc_receive);
+	l->peer[i] = thc_peer_new(ts, i, &at, ts->keyed ? l->key : NULL);
+	return l->peer[i] ? thc_peer_open(l->peer[i], thc_receive) : -ENOMEM;
 }
 
 /* The peers become the socket's; false: the join has ended meanwhile, or number 0 has changed its
@@ -115,16 +110,32 @@ static void fail(struct thc_sock *ts, u32 shard, int error)
 	spin_unlock_bh(&ts->lock);
 }
 
-static void open_listed(struct thc_sock *ts, struct listed *l)
+/* Room for those that were not made goes back. */
+static void uncharge_rest(struct thc_sock *ts, const struct listed *l)
 {
-	int error = 0;
 	u32 i;
 
-	for (i = 1; i < l->list.count; i++) {
+	for (i = 1; i < l->list.count; i++)
+		if (!l->peer[i])
+			thc_peer_uncharge(ts, 1);
+}
+
+static void open_listed(struct thc_sock *ts, struct listed *l)
+{
+	int error = thc_peer_charge(ts, l->list.count - 1);
+	u32 i = 1;
+
+	if (error) {
+		fail(ts, i, error);
+		return;
+	}
+	for (; i < l->list.count; i++) {
 		error = open_one(ts, l, i);
 		if (error)
 			break;
 	}
+	if (error)
+		uncharge_rest(ts, l);
 	if (error || !add(ts, l))
 		drop(l);
 	if (error)

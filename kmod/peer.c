@@ -310,19 +310,24 @@ static noinline void set_key(struct thc_peer *p, const u8 *key)
 	thc_sender_set_key(&p->sender, key);
 }
 
+int thc_peer_charge(struct thc_sock *ts, u32 peers)
+{
+	return thc_memory_charge(ts->user, peers * PEER_BYTES) ? 0 : -ENOBUFS;
+}
+
+void thc_peer_uncharge(struct thc_sock *ts, u32 peers)
+{
+	thc_memory_uncharge(ts->user, peers * PEER_BYTES);
+}
+
 struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
 			      const u8 *key)
 {
-	struct thc_peer *p;
+	struct thc_peer *p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
 
 	sock_owned_by_me(&ts->sk);
-	if (!thc_memory_charge(ts->user, PEER_BYTES))
-		return ERR_PTR(-ENOBUFS);
-	p = kvzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
-	if (!p) {
-		thc_memory_uncharge(ts->user, PEER_BYTES);
-		return ERR_PTR(-ENOMEM);
-	}
+	if (!p)
+		return NULL;
 	p->owner = ts;
 	p->address = *at;
 	p->shard = shard;
@@ -343,6 +348,9 @@ int thc_peer_open(struct thc_peer *p, thc_peer_ready *ready)
 	if (bound->inet && bound->inet != p->address.inet)
 		return -EAFNOSUPPORT;
 	error = make_sockets(p, ready) ?: ask_cgroup(p) ?: find_way(p);
+	/* of the network's own memory; what this module may hold has been charged */
+	if (error == -ENOBUFS)
+		return -ENOMEM;
 	if (error)
 		return error;
 	p->wmem_limit = thc_wmem_limit(0);
@@ -361,7 +369,7 @@ void thc_peer_free(struct thc_peer *p)
 	release(p->unicast);
 	thc_routes_free(p);
 	thc_peer_free_flights(p);
-	thc_memory_uncharge(p->owner->user, PEER_BYTES);
+	thc_peer_uncharge(p->owner, 1);
 	/* with the keys of its sender */
 	kvfree_sensitive(p, sizeof(*p));
 }
@@ -425,7 +433,7 @@ static void leave_group(struct thc_peer *p)
 	set_group(p, &none);
 	/* to be bound again */
 	leave_port(p->group);
-	/* if the interface has gone, the membership has, too */
+	/* if the interface has gone nobody sends, though the socket's list keeps the group */
 	set_member(p, p->group, MCAST_LEAVE_SOURCE_GROUP, &group);
 }
 

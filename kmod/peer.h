@@ -74,9 +74,14 @@ static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int stream)
  * (ETH_P_*) says. Needs no lock: where an aggregator is stays as connect() has it.
  */
 bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port);
-/* Number @shard of the job that @ts->remote names, at @at; charged to @ts->user with its sockets.
- * @key: the job's secret key, NULL: it has none. ERR_PTR(-ENOBUFS): host or user may hold no more;
- * ERR_PTR(-ENOMEM).
+/* Takes room for @peers peers and their sockets, which thc_peer_free() gives back: for all or none,
+ * so that who cannot have all keeps none from others. -ENOBUFS: host or user may hold no more.
+ */
+int thc_peer_charge(struct thc_sock *ts, u32 peers);
+/* Of peers that were not made. */
+void thc_peer_uncharge(struct thc_sock *ts, u32 peers);
+/* Number @shard of the job that @ts->remote names, at @at, for which room was taken. @key: the job's
+ * secret key, NULL: it has none. NULL: no memory.
  */
 struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
 			      const u8 *key);

@@ -180,7 +180,8 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 			return error;
 		if (bytes > ts->memory)
 			return -EMSGSIZE;
-		if (charge(ts, bytes))
+		/* a call that needs no room yet says nothing of the room that another one lacks */
+		if (!bytes || charge(ts, bytes))
 			return 0;
 		error = wait_unlocked(ts, has_room, bytes, timeo);
 	} while (!error);
@@ -270,13 +271,15 @@ static void give_turn(struct thc_sock *ts, int stream)
 	spin_unlock_bh(&ts->lock);
 }
 
-/* poll() is told, and who waits for SIGIO, unless the turn has come back already. */
+/* poll() is told, and who waits for SIGIO: that one at once if the turn has come back already, or
+ * sending was shut down, since the caller looked.
+ */
 static void turn_away(struct thc_sock *ts, int stream)
 {
 	spin_lock_bh(&ts->lock);
 	ts->turned_away[stream] = ts->writing[stream];
-	if (ts->turned_away[stream])
-		thc_tell_senders(ts);
+	thc_tell_senders(ts);
+	thc_wake_senders(ts);
 	spin_unlock_bh(&ts->lock);
 }
 

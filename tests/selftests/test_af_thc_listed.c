@@ -447,6 +447,32 @@ TEST_F(list, one_cannot_be_opened)
 	EXPECT_EQ(shards_of(self->fd), 1);
 }
 
+/* Other sockets hold what there is: the socket has failed, since it has joined number 0. */
+TEST_F(list, one_has_no_room)
+{
+	struct sockaddr_thc a = fake_place(), other = place("127.0.0.1", FAKE_PORT + 300, 1, 0);
+	int fd[64], n, error = EINPROGRESS;
+	struct listing_packet p;
+	struct sockaddr_in worker;
+
+	ASSERT_EQ(begin_list(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
+	ASSERT_EQ(wait_for(self->fd, POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(set_host_memory("1"), 0);
+	for (n = 0; n < 64 && error == EINPROGRESS; n++) {
+		fd[n] = thc_open(SOCK_NONBLOCK);
+		error = connect_errno(fd[n], &other, sizeof(other));
+	}
+	EXPECT_EQ(error, ENOBUFS);
+	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENOBUFS);
+	EXPECT_EQ(failure_of(self->fd).error, ENOBUFS);
+	EXPECT_EQ(failure_of(self->fd).shard, 1);
+	EXPECT_EQ(shards_of(self->fd), 1);
+	while (n--)
+		close(fd[n]);
+	EXPECT_EQ(set_host_memory("0"), 0);
+}
+
 /* As long as nobody has opened them, the last word holds. */
 TEST_F(list, number_0_may_take_it_back)
 {

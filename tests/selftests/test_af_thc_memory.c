@@ -137,7 +137,7 @@ TEST_F(host, connections_are_bounded_over_all_sockets)
 	nl_close(&nl);
 	ASSERT_EQ(set_host_memory("1"), 0);
 	n = begin_joins(fd);
-	ASSERT_GE(n, 16);
+	ASSERT_GE(n, 8);
 	EXPECT_LE(n, 32);
 	/* who is refused is as before, and who holds one has it back for another one */
 	EXPECT_EQ(poll_now(fd[n]) & (POLLHUP | POLLERR), POLLHUP);
@@ -182,9 +182,10 @@ TEST_F(host, connect_without_room)
 	}
 	EXPECT_EQ(error, -ENOBUFS);
 	ASSERT_EQ(set_u32(fd, THC_OPT_JOIN_TIMEOUT, 1000), 0);
-	start = now_ms();
 	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), ENOBUFS);
-	EXPECT_LT(now_ms() - start, 1000) TH_LOG("it waits for room for a connection");
+	/* before it joins: a socket that has joined would have failed */
+	EXPECT_EQ(failure_of(fd).error, 0);
+	EXPECT_EQ(poll_now(fd) & (POLLHUP | POLLERR), POLLHUP);
 	close(holder);
 	start = now_ms();
 	EXPECT_EQ(connect_errno(fd, &a, sizeof(a)), ENOBUFS);

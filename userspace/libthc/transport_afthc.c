@@ -148,8 +148,8 @@ static int not_joined(struct thc_afthc *a, int error)
 	if (error == ENOBUFS)
 		return thc_fail(
 			-error,
-			"job %u was not joined within %u ms, in which the AF_THC sockets of this host, or of this user, held as much memory as they may together: raise thc.ko's parameter memory_mib, then join again",
-			c->options.job, c->options.join_timeout_ms);
+			"job %u was not joined, since the AF_THC sockets of this host, or of this user, hold as much memory as they may together: raise thc.ko's parameter memory_mib, then join again",
+			c->options.job);
 	/* if nothing is known of the job, nothing is filled in */
 	(void)!describe(a, &spec, &epoch);
 	why = thc_failed_to_join(c, &f, &spec);
@@ -269,7 +269,9 @@ static int set_join_timeout(const struct thc_afthc *a, uint32_t ms)
 }
 
 /* 0 or an errno. For memory for the packets in flight connect() waits itself. If there is none for
- * the connection it says so at once, and nothing tells when there is. @within_ms: the join timeout
+ * the connection it says so before it joins, and nothing tells when there is. Not if there is none
+ * for the connections to aggregators that the first one lists: to connect again would be to leave
+ * that one. @within_ms: the join timeout
  */
 static int connect_to(const struct thc_afthc *a, const struct sockaddr_thc *to, uint32_t within_ms)
 {
@@ -278,11 +280,12 @@ static int connect_to(const struct thc_afthc *a, const struct sockaddr_thc *to, 
 
 	while (!error && connect(a->socket, (const void *)to, sizeof(*to))) {
 		uint64_t now = thc_now();
+		int why = errno;
 
-		if (errno == EINTR)
+		if (why == EINTR)
 			continue;
-		if (errno != ENOBUFS || now >= until)
-			return errno;
+		if (why != ENOBUFS || failure_of(a).error || now >= until)
+			return why;
 		usleep(RETRY_NS / 1000);
 		error = set_join_timeout(a, (uint32_t)((until - now) / THC_NS_PER_MS) + 1);
 	}
