@@ -145,11 +145,16 @@ static int not_joined(struct thc_afthc *a, int error)
 	uint32_t epoch;
 	int why;
 
+	if (error == ENOBUFS && f.shard)
+		return thc_fail(
+			-error,
+			"job %u was not joined, since the AF_THC sockets of this host, or of this user, leave no memory for connections to all of its aggregators: raise thc.ko's parameter memory_mib, then join again",
+			c->options.job);
 	if (error == ENOBUFS)
 		return thc_fail(
 			-error,
-			"job %u was not joined, since the AF_THC sockets of this host, or of this user, hold as much memory as they may together: raise thc.ko's parameter memory_mib, then join again",
-			c->options.job);
+			"job %u was not joined within %u ms, in which the AF_THC sockets of this host, or of this user, held as much memory as they may together: raise thc.ko's parameter memory_mib, then join again",
+			c->options.job, c->options.join_timeout_ms);
 	/* if nothing is known of the job, nothing is filled in */
 	(void)!describe(a, &spec, &epoch);
 	why = thc_failed_to_join(c, &f, &spec);
