@@ -80,8 +80,8 @@ bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *addre
 int thc_peer_charge(struct thc_sock *ts, u32 peers);
 /* Of peers that were not made. */
 void thc_peer_uncharge(struct thc_sock *ts, u32 peers);
-/* Number @shard of the job that @ts->remote names, at @at, for which room was taken. @key: the job's
- * secret key, NULL: it has none. NULL: no memory.
+/* Number @shard of the job that @ts->remote names, at @at, for which room was taken. @key: the
+ * job's secret key, NULL: it has none. NULL: no memory.
  */
 struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
 			      const u8 *key);
