@@ -163,7 +163,8 @@ struct thc_client_options {
  * it has no tables for the rate or error of the options, -ENOTSUP this CPU lacks the code path
  * that @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on,
  * -ENOBUFS the AF_THC sockets of this host or user held as much as they may until
- * @join_timeout_ms were over, -ENOMEM, or what the system says of a socket or a thread.
+ * @join_timeout_ms were over, or leave no room for all of the job's aggregators, -ENOMEM, or what
+ * the system says of a socket or a thread.
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 
