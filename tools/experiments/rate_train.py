@@ -14,6 +14,7 @@ import netns
 from bench import chart
 from demo_stage import DemoError, stage
 from demos.sparse import step_ms
+from experiments import pairs
 from experiments.rate_plans import FP32, PLANS, POWERSGD, WAYS
 from experiments.report import Column, ExperimentError, Kept, Telling
 
@@ -21,7 +22,7 @@ TITLE = "Training with few bits, four workers"
 RATE = "1gbit"
 WORKERS, SEEDS = 4, 5
 TIMED = 40              # steps at that rate
-LAST = 4                # looks at a model, whose mean is the quality: the last fifth of a training
+LAST = 4                # looks at a model, whose mean is the quality
 QUICK_PLANS, QUICK_WAYS, QUICK_PART = ("perceptron", "convolutions"), (FP32, "fixed 4 + 8", "rate 4",
                                                                       POWERSGD), 4
 PATIENCE = 300          # seconds
@@ -151,9 +152,10 @@ def _over_seeds(of):
     trained = [row for row in of if row["kind"] == TRAINING]
     if not trained:
         return {}
-    qualities = [row["quality"] for row in trained]
-    row = {"seeds": len(trained), "quality": statistics.mean(qualities),
-           "deviation": _deviation(qualities),
+    by_seed = {row["seed"]: row["quality"] for row in trained}
+    row = {"seeds": len(trained), "by_seed": by_seed,
+           "quality": statistics.mean(by_seed.values()),
+           "deviation": _deviation(by_seed.values()),
            "reached": _mean([row["reached"] for row in trained]),
            "step_ms": next((row["step_ms"] for row in of if row["kind"] == STEP), None),
            "skipped": _mean([row.get("skipped") for row in trained]),
@@ -164,41 +166,77 @@ def _over_seeds(of):
 
 
 def _beside(row, fp32, plan):
-    """worse: by how much than fp32; noise: what that may be by chance, two standard errors."""
-    errors = [of["deviation"] / math.sqrt(of["seeds"]) for of in (row, fp32)]
-    out = {"worse": plan.worse(row["quality"], fp32["quality"]), "noise": 2 * math.hypot(*errors),
+    """worse: by how much than fp32, in pairs of one seed; noise, chance: of pairs; spread: two
+    standard errors of the distance, if seeds were no pairs
+    """
+    apart = [plan.worse(row["by_seed"][seed], quality)
+             for seed, quality in fp32["by_seed"].items() if seed in row["by_seed"]]
+    out = {"worse": _mean(apart or [None]),
            "fewer": (fp32["up"] + fp32["down"]) / (row["up"] + row["down"])}
+    if row is not fp32 and len(apart) > 1:
+        of = pairs.difference(apart)
+        errors = [each["deviation"] / math.sqrt(each["seeds"]) for each in (row, fp32)]
+        out.update({"noise": of.noise, "chance": of.chance, "differs": of.is_real(),
+                    "spread": 2 * math.hypot(*errors)})
     if row.get("seconds") and fp32.get("seconds"):
         out["faster"] = fp32["seconds"] / row["seconds"]
     return out
 
 
-def costs_nothing(rows_of_a_way):
-    """Within the noise on all tasks that there are."""
-    return ({row["task"] for row in rows_of_a_way} == set(PLANS) and
-            all(row["worse"] <= row["noise"] for row in rows_of_a_way))
+def _named(rows_of):
+    """Ways, and of each the tasks."""
+    tasks = {way.name: [row["task"] for row in rows_of if row["way"] == way.name] for way in WAYS}
+    return ", ".join(f"{way} ({', '.join(of)})" for way, of in tasks.items() if of) or "nothing"
+
+
+def _on_all_tasks(compared, good):
+    """Names of ways that are good on all tasks that there are."""
+    tasks = {way.name: {row["task"] for row in compared if row["way"] == way.name and good(row)}
+             for way in WAYS}
+    return [way for way, of in tasks.items() if of == set(PLANS)]
+
+
+def _by_spread(compared):
+    """Which ways are within the spread between seeds, and which of them is the lowest rate."""
+    within = _on_all_tasks(compared, lambda row: row["worse"] <= row["spread"])
+    words = [f"Worse than Gloo fp32 by no more than seeds differ, on all tasks: "
+             f"{', '.join(within) or 'nothing'}."]
+    beyond = [row for row in compared if row["worse"] > row["spread"]]
+    if beyond:
+        words.append(f"Worse by more than seeds differ: {_named(beyond)}.")
+    rates = [way for way in WAYS if way.rate and way.name in {row["way"] for row in compared}]
+    # a lower one that is lucky is not meant
+    lowest = list(itertools.takewhile(lambda way: way.name in within, rates))
+    if rates:
+        words.append("The lowest rate within that, as all higher ones are, is "
+                     f"{lowest[-1].rate} bits up and down." if lowest else
+                     f"The highest rate, {rates[0].rate} bits up and down, is not within that.")
+    return words
+
+
+def _by_pairs(compared):
+    """Which ways are worse, or better, by more than pairs of one seed are by chance."""
+    worse = [row for row in compared if row["differs"] and row["worse"] > 0]
+    better = [row for row in compared if row["differs"] and row["worse"] < 0]
+    alike = _on_all_tasks(compared, lambda row: row["worse"] <= row["noise"])
+    words = [f"In pairs of one seed, on all tasks no worse than chance has it: "
+             f"{', '.join(alike) or 'nothing'}.",
+             f"In pairs worse by more than chance: {_named(worse)}."]
+    if better:
+        words.append(f"In pairs better by more than chance: {_named(better)}.")
+    chances = {key: row["chance"] for key, row in enumerate(compared)}
+    left = [compared[key] for key in sorted(pairs.together(chances))]
+    return [*words, f"Of {len(compared)} comparisons chance makes "
+                    f"{pairs.LEVEL * len(compared):.1f} differ as much; judged all together (Holm) "
+                    f"are left: {_named(left)}."]
 
 
 def _verdict(of):
-    """Which ways cost nothing, and which of them is the lowest rate."""
+    """What seeds tell, and what pairs of one seed tell."""
     if any(row["seeds"] < 2 for row in of):
         return "One seed does not tell what is noise."
-    ways = {way.name: [row for row in of if row["way"] == way.name] for way in WAYS}
-    free = [name for name, found in ways.items() if name != FP32 and costs_nothing(found)]
-    costs = {name: [row["task"] for row in found if row["worse"] > row["noise"]]
-             for name, found in ways.items()}
-    dear = [f"{name} ({', '.join(tasks)})" for name, tasks in costs.items() if tasks]
-    rates = [way for way in WAYS if way.rate and ways[way.name]]
-    # a lower one that is lucky is not meant
-    free_rates = list(itertools.takewhile(lambda way: way.name in free, rates))
-    words = [f"Within the noise of Gloo fp32 on all tasks: {', '.join(free) or 'nothing'}."]
-    if dear:
-        words.append(f"Worse by more than the noise: {', '.join(dear)}.")
-    if rates:
-        words.append(f"The lowest rate that costs nothing, as all higher ones do, is "
-                     f"{free_rates[-1].rate} bits up and down." if free_rates else
-                     f"The highest rate, {rates[0].rate} bits up and down, costs something.")
-    return " ".join(words)
+    compared = [row for row in of if "noise" in row]
+    return " ".join(_by_spread(compared) + _by_pairs(compared))
 
 
 def summary(found):
@@ -230,7 +268,8 @@ def svg(found):
 SHOWN = [
     Column("task", "task"), Column("way", "gradients by"), Column("seeds", "seeds"),
     Column("quality", "quality"), Column("deviation", "its deviation"),
-    Column("worse", "worse than fp32"), Column("noise", "noise"),
+    Column("worse", "worse than fp32"), Column("noise", "noise of pairs"),
+    Column("spread", "noise between seeds"),
     Column("up", "up", "bits a coordinate", ".2f"), Column("down", "down", "bits a coordinate", ".2f"),
     Column("skipped", "blocks skipped", "", ".2f"),
     Column("fewer", "fp32 bits / bits", "", ".1f"), Column("enough", "to reach"),
@@ -245,6 +284,7 @@ def shown(found):
         form = PLANS[row["task"]].form
         return {**row, "enough": f"{PLANS[row['task']].enough:g}",
                 **{key: format(row[key], form)
-                   for key in ("quality", "deviation", "worse", "noise")}}
+                   for key in ("quality", "deviation", "worse", "noise", "spread")
+                   if row.get(key) is not None}}
 
     return SHOWN, [text(row) for row in settings(found)]
