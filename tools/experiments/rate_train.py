@@ -275,7 +275,7 @@ SHOWN = [
     Column("fewer", "fp32 bits / bits", "", ".1f"), Column("enough", "to reach"),
     Column("reached", "after", "steps", ".0f"),
     Column("step_ms", "step", "ms", ".0f"), Column("seconds", "time to quality", "s", ".1f"),
-    Column("faster", "times as fast", "", ".2f")]
+    Column("faster", "times as fast", "", ".1f")]
 
 
 def shown(found):
