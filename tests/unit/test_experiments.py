@@ -427,6 +427,9 @@ class FewBits(unittest.TestCase):
         found = [row for row in found if row["task"] == "perceptron"]
         self.assertIn("on all tasks: nothing.", rate_train.summary(found))
 
+    def test_all_jobs_round_by_one_seed(self):
+        self.assertEqual({way.job().get("seed") for way in rate_plans.WAYS}, {rate_plans.JOB_SEED})
+
     def test_what_is_left_out_is_said(self):
         left = [{"kind": "left out", "task": task, "way": way, "why": "it cannot"}
                 for task in rate_plans.PLANS for way in ("rate 3", "rate 2")]

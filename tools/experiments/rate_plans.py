@@ -12,6 +12,7 @@ from typing import NamedTuple
 import netns
 
 RATES = (12, 8, 6, 4, 3, 2)     # bits a coordinate, up and down together
+JOB_SEED = 1            # of rotations and rounding; rounds count from the beginning of a training
 
 
 class Plan(NamedTuple):
@@ -59,8 +60,8 @@ class Way(NamedTuple):
     rate: int = 0
 
     def job(self):
-        """More keys of the job."""
-        return {"rate": self.rate or "fixed"}
+        """More keys of the job. Its seed would come from its key, which is another one each time."""
+        return {"rate": self.rate or "fixed", "seed": JOB_SEED}
 
     def lacking(self):
         """Why this build cannot do it, in a sentence, or None."""
