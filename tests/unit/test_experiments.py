@@ -334,6 +334,13 @@ class Training(unittest.TestCase):
             self.assertLess(abs(of["lhc_quality"] / of["fp32_quality"] - 1), .03)
 
 
+class Bounds(unittest.TestCase):
+    def test_a_bound_is_not_below_its_value(self):
+        self.assertEqual([report.rounded_up(value, digits) for value, digits in
+                          ((.012, 2), (5.34, 1), (5.34, 0), (5, 0), (.1 + .2, 1), (0, 2))],
+                         ["0.02", "5.4", "6", "5", "0.3", "0.00"])
+
+
 class Kept(unittest.TestCase):
     """Rows that an experiment has measured, and does not measure again."""
 

@@ -13,7 +13,7 @@ from bench import chart, lhc
 from bench.buckets import BUCKET_BYTES, QUIET
 from bench.model import ANSWER
 from experiments import lhc_index
-from experiments.report import Column, ExperimentError
+from experiments.report import Column, ExperimentError, rounded_up
 
 TITLE = "Bytes and goodput of lhc by density"
 DENSITIES = (.001, .01, .05, .1, .2, .5)
@@ -144,7 +144,7 @@ def worst(found):
 
 
 def summary(found):
-    text = (f"Bytes are within {100 * worst(found):.1f} % of their closed form; "
+    text = (f"Bytes are within {rounded_up(100 * worst(found), 1)} % of their closed form; "
             f"{100 * TOLERANCE:g} % are allowed.")
     for row in found:
         if (row["density"], row["precision"]) == (BENCHMARK_DENSITY, "fixed"):

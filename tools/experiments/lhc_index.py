@@ -8,7 +8,7 @@ import numpy as np
 
 from bench import chart
 from experiments import library
-from experiments.report import Column
+from experiments.report import Column, rounded_up
 
 TITLE = "Bits of an index, by density, grain and levels"
 DENSITIES = (.3, .1, .03, .01, .003, .001)
@@ -71,7 +71,7 @@ def worst(found):
 
 
 def summary(found):
-    return (f"All are within {100 * worst(found):.2f} % of their closed forms; "
+    return (f"All are within {rounded_up(100 * worst(found), 2)} % of their closed forms; "
             f"{100 * TOLERANCE:g} % are allowed.")
 
 

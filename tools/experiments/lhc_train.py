@@ -8,7 +8,7 @@ import os
 import netns
 from bench import chart, model
 from demos import sparse
-from experiments.report import Column, ExperimentError, Telling
+from experiments.report import Column, ExperimentError, Telling, rounded_up
 from demo_stage import DemoError
 
 TITLE = "Training with sparse gradients, links of 1 Gb/s"
@@ -121,7 +121,7 @@ def summary(found):
     loads = [of["load"] for of in found]
     return (f"Four workers' steps with exact means are {exact['ncf']:.2f} times (ncf) and "
             f"{exact['lm']:.2f} times (lm) as fast as by Gloo fp32; LHC's paper has {PAPER:g}. "
-            f"Bytes are within {100 * worst(found):.0f} % of their closed form; "
+            f"Bytes are within {rounded_up(100 * worst(found), 1)} % of their closed form; "
             f"{100 * TOLERANCE:g} % are allowed. The load average before each training was "
             f"{min(loads):g} to {max(loads):g}.")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bench import chart
 from experiments import forms, gradients, library
-from experiments.report import Column
+from experiments.report import Column, rounded_up
 
 TITLE = "NMSE of a mean by b bits up, beside the closed form"
 BITS = range(1, library.BITS_MAX + 1)
@@ -127,8 +127,9 @@ def summary(found):
     with_form = [row for row in found if row["closed_form"]]
     sure = certain(found)
     return (f"{len(with_form)} measured errors have a closed form. The {len(sure)} of them with a "
-            f"standard error of at most {100 * SAMPLING:g} % are within {100 * worst(sure):.1f} % of "
-            f"it, all within {100 * worst(with_form):.1f} %.")
+            f"standard error of at most {100 * SAMPLING:g} % are within "
+            f"{rounded_up(100 * worst(sure), 1)} % of it, all within "
+            f"{rounded_up(100 * worst(with_form), 1)} %.")
 
 
 def _curve(found, **wanted):

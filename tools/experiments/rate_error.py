@@ -6,7 +6,7 @@ import numpy as np
 
 from bench import chart
 from experiments import gradients, library
-from experiments.report import Column
+from experiments.report import Column, rounded_up
 from tasks.digits import Convolutions, Digits
 from tasks.words import NextWord
 
@@ -108,8 +108,9 @@ def summary(found):
         for task in dict.fromkeys(row["task"] for row in found))
     return (f"With as many bits as {FIXED[0]} + {FIXED[1]} the error is "
             f"{_range([row['gain'] for row in same], '.1f')} times smaller. The same error takes so many "
-            f"of its bits, in %: {shares}. Measured errors are within {100 * off['equal']:.0f} % of "
-            f"what is expected of equal gradients, and {100 * off['own']:.0f} % of the ranks' own.")
+            f"of its bits, in %: {shares}. Measured errors are within "
+            f"{rounded_up(100 * off['equal'], 0)} % of what is expected of equal gradients, and "
+            f"{rounded_up(100 * off['own'], 0)} % of the ranks' own.")
 
 
 def svg(found):

@@ -2,6 +2,7 @@
 """How experiments tell their results: aligned tables, CSV, markdown."""
 import csv
 import io
+import math
 import os
 from typing import NamedTuple
 
@@ -10,6 +11,11 @@ from bench.page import markdown
 
 class ExperimentError(RuntimeError):
     """Why there is no result, in a sentence."""
+
+
+def rounded_up(value, digits):
+    """Text of a bound: what is below value is below the text, too."""
+    return f"{math.ceil(round(value * 10 ** digits, 6)) / 10 ** digits:.{digits}f}"
 
 
 class Telling:

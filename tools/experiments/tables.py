@@ -8,7 +8,7 @@ import time
 
 from bench import chart
 from experiments import library
-from experiments.report import Column
+from experiments.report import Column, rounded_up
 
 TITLE = "Tables by the solver beside the published ones"
 LIMIT_MS = 5
@@ -58,7 +58,7 @@ def rows(options, progress):
 
 
 def summary(found):
-    return (f"The solver takes at most {max(row['ms'] for row in found):.2f} ms a table; "
+    return (f"The solver takes at most {rounded_up(max(row['ms'] for row in found), 3)} ms a table; "
             f"{LIMIT_MS} ms are allowed.")
 
 
