@@ -242,6 +242,12 @@ class Exchange(Baseline):
         self.assertEqual([list(layer) for layer in mean], [[0, 4, 0, 0], [3]])
         self.assertEqual((up, down), (16, 16))
 
+    def test_messages_go_down_as_they_came(self):
+        """Where they are fewer bytes than the mean: two of a byte and a scale, not 8 floats."""
+        x = np.ones(8, np.float32)
+        _, up, down = exchange.exchange(signsgd.SignSgd(), [[x]] * 2, exchange.states(1, 2, 1))
+        self.assertEqual((up, down), (5, 10))
+
     def test_workers_round_on_their_own(self):
         x = normals()
         mean, _, _ = exchange.exchange(terngrad.TernGrad(), [[x]] * 4, exchange.states(1, 4, 1))

@@ -2,8 +2,8 @@
 """What other compressors lose and send beside THC, on the same gradients of four workers.
 
 One round from fresh memories, so DGC, which differs in what it keeps for later rounds, loses what
-TopK loses. "One way": the mean comes down as it is, or as values beside their indices where these
-are fewer bytes. "Both ways": the server compresses the mean once more, by the same method.
+TopK loses. "One way": the mean comes down as it is, as values beside their indices or as the messages of
+all workers, by what is fewest bytes. "Both ways": the server compresses the mean once more, by the same method.
 """
 import math
 
