@@ -234,13 +234,23 @@ class Exchange(Baseline):
     def test_mean_and_bytes(self):
         gradients = [[np.array([4, 1, 0, 0], np.float32), np.array([2], np.float32)],
                      [np.array([1, 8, 0, 0], np.float32), np.array([4], np.float32)]]
-        mean, up, down = exchange.exchange(topk.TopK(.25), gradients, exchange.states(2, 2, 1))
+        mean, up, down = exchange.exchange(dgc.Dgc(.25), gradients, exchange.states(2, 2, 1))
         self.assertEqual([list(layer) for layer in mean], [[2, 4, 0, 0], [3]])
         self.assertEqual((up, down), (16, 16 + 4))
-        mean, up, down = exchange.exchange(topk.TopK(.25), gradients, exchange.states(2, 2, 1),
+        mean, up, down = exchange.exchange(dgc.Dgc(.25), gradients, exchange.states(2, 2, 1),
                                            both_ways=True)
         self.assertEqual([list(layer) for layer in mean], [[0, 4, 0, 0], [3]])
         self.assertEqual((up, down), (16, 16))
+
+    def test_one_threshold_for_all_layers(self):
+        gradients = [[np.array([4, 1, 3], np.float32), np.array([2], np.float32)],
+                     [np.array([1, 8, 5], np.float32), np.array([4], np.float32)]]
+        mean, up, down = exchange.exchange(topk.TopK(.5), gradients, exchange.states(2, 2, 1))
+        self.assertEqual([list(layer) for layer in mean], [[2, 4, 4], [0]])
+        self.assertEqual((up, down), (16, 16))
+        mean, up, down = exchange.exchange(topk.TopK(.5), gradients, exchange.states(2, 2, 1),
+                                           both_ways=True)
+        self.assertEqual([list(layer) for layer in mean], [[0, 4, 4], [0]])
 
     def test_messages_go_down_as_they_came(self):
         """Where they are fewer bytes than the mean: two of a byte and a scale, not 8 floats."""

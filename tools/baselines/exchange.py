@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """One round of a method: workers send, a server adds, all get the mean.
 
-A gradient is a list of layers, since methods work layer by layer. The server
+A gradient is a list of layers, since most methods work layer by layer. The server
 sends the mean down as floats, or compresses it once more by the same method,
 as parameter servers do so that the way down is as short as the way up.
 """
@@ -26,8 +26,14 @@ def _answer(mean, sent):
 def exchange(method, gradients, memories, both_ways=False):
     """(mean, bytes up of a worker, bytes down to it), the mean a list of layers.
 
-    gradients: by worker, then by layer; memories: from states()
+    gradients: by worker, then by layer; memories: from states(). A method that is `whole` has one
+    threshold for all layers, which it gets as one.
     """
+    if getattr(method, "whole", False) and len(gradients[0]) > 1:
+        mean, *sizes = exchange(method, [[np.concatenate(of)] for of in gradients], memories,
+                                both_ways)
+        ends = np.cumsum([layer.size for layer in gradients[0]])
+        return np.split(mean[0], ends[:-1]), *sizes
     mean, up, down = [], 0, 0
     for layer in range(len(gradients[0])):
         sent = [method.compress(of[layer], memory[layer])

@@ -26,6 +26,7 @@ def largest(x, ratio):
 
 class TopK:
     """ratio: of the coordinates that are sent; memory: what is not sent is added next time."""
+    whole = True        # one threshold for all layers
     paper = "Aji and Heafield 2017, section 3; Stich et al. 2018, Alg. 1"
 
     def __init__(self, ratio, memory=False):

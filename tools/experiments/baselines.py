@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What other compressors lose and send beside THC, on the same gradients of four workers.
 
-One round from fresh memories, so DGC, which differs in what it keeps for later rounds, loses what
-TopK loses. "One way": the mean comes down as it is, as values beside their indices or as the messages of
+One round from fresh memories, so DGC, which differs in what it keeps for later rounds and chooses in
+each layer, loses what TopK loses of a gradient of one layer. "One way": the mean comes down as it is, as values beside their indices or as the messages of
 all workers, by what is fewest bytes. "Both ways": the server compresses the mean once more, by the same method.
 """
 import math
