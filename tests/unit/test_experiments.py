@@ -169,15 +169,27 @@ class Tables(unittest.TestCase):
         self.assertLess(max(row["ms"] for row in run.measured("tables")), tables.LIMIT_MS)
 
     def test_chosen_tables(self):
-        """Closed forms that another program worked out, by ranks and width from one bit on."""
+        """Closed forms that another program worked out, by ranks and width from one bit on, without
+        error feedback.
+        """
         for ranks, width, first, known in (
                 (4, 8, 1, (.2716, .0745, .0199, .00517, .00149, .00057)),
                 (8, 8, 1, (.196, .0454, .0112, .0031, .00107)),
                 (4, 16, 5, (.00131, .00034, .000088, .000047)),
                 (8, 16, 5, (.00067, .00017, .000044, .000025))):
             for bits, want in enumerate(known, first):
-                got = library.closed_form(library.choose(bits, ranks, width), ranks)
+                got = library.closed_form(library.choose(bits, ranks, width, False), ranks)
                 self.assertLess(got / want, 1.01, (ranks, width, bits))
+
+    def test_with_feedback_a_rank_loses_no_more_than_half(self):
+        for ranks in (4, 8):
+            own = [library.closed_form(library.choose(1, ranks, 8, feedback), 1)
+                   for feedback in (False, True)]
+            self.assertGreater(own[0], .5)
+            self.assertLess(own[1], .5 + 1e-3)
+            for bits in range(2, library.BITS_MAX + 1):
+                tables = [library.choose(bits, ranks, 16, feedback) for feedback in (False, True)]
+                self.assertEqual(*map(library.values, tables))
 
 
 class Forms(unittest.TestCase):

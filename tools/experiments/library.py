@@ -19,6 +19,7 @@ from thc_ddp import abi  # noqa: E402  (found through the path above)
 
 BITS_MAX = 8            # of an index
 UNROTATED, RANGES = 1, 2        # THC_CODEC_*
+FEEDBACK = 1            # THC_TABLE_FEEDBACK
 
 
 class Trial(ctypes.Structure):
@@ -130,9 +131,11 @@ def values(table):
     return list(table.value[:table.levels])
 
 
-def choose(bits, ranks, width):
-    """The table of least closed_form() whose sums fit."""
-    wish, table = Wish(ctypes.sizeof(Wish), bits, ranks, width), abi.Table()
+def choose(bits, ranks, width, feedback=True):
+    """The table of least closed_form() whose sums fit, as thcd chooses it: with error feedback a rank's
+    own loss is at most a half."""
+    wish = Wish(ctypes.sizeof(Wish), bits, ranks, width, flags=FEEDBACK if feedback else 0)
+    table = abi.Table()
     _check(_tables().thc_table_choose(byref(wish), byref(table)),
            f"no table of {bits} bits for {ranks} ranks and sums of {width} bits")
     return table
