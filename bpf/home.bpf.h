@@ -43,6 +43,11 @@ THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_j
 	return &job->member[rank].joins;
 }
 
+THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	return &job->member[rank].leaves;
+}
+
 /* Cheap to read: tokens come every 5 ms. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {

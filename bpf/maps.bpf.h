@@ -30,8 +30,8 @@
  * only inside the frame: veth carries it beside the frame unless the sending
  * end has `txvlan off`, and a NIC that strips tags must be told not to.
  *
- * A member's `mac`, `vlan`, `tagged`, `told_at` and `joins` are written by thc_xdp,
- * everything else in a job by the daemon. Slot numbers in struct thc_close_request and
+ * A member's `mac`, `vlan`, `tagged`, `told_at`, `joins` and `leaves` are written by
+ * thc_xdp, everything else in a job by the daemon. Slot numbers in struct thc_close_request and
  * struct thc_relay are those inside the job, as on the wire.
  */
 #ifndef THC_MAPS_BPF_H

@@ -43,7 +43,7 @@
 	X(MISMATCH, "mismatch", "op, width or round differ from the slot's")		\
 	X(BUSY, "busy", "generation too far ahead")					\
 	X(LOCK, "lock", "slot lock not got in time")					\
-	X(FLOOD, "flood", "too many JOINs, of strangers or of one rank")		\
+	X(FLOOD, "flood", "too many JOINs or LEAVEs, of strangers or of one rank")	\
 	X(INTERNAL, "internal", "a map lookup failed: a bug")				\
 	X(HOPS, "hops", "came through more routers than the job allows")
 

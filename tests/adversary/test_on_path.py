@@ -198,6 +198,8 @@ def path__has_no_request_of_an_earlier_session():
 
 
 ROUNDS_OF_COPIES = 20   # each recorded packet is sent so often
+LEAVES = 200            # and a LEAVE so often that often
+LEAVES_BURST, LEAVES_A_SECOND = 128, 400        # include/thc/aggregator/bucket.h
 
 
 def sends(bed, packets, source, to=TO_AGGREGATOR):
@@ -337,6 +339,24 @@ def path__sends_no_leave_again():
         is_dropped(bed, leave, bed.members[0], "tag")
         assert not bed.aggregator.ask("jobs")["jobs"][0]["left"]
         assert bed.passes() == bed.honest
+
+
+@prevented(PATH, "floods `thcd` by a LEAVE that it has recorded")
+def path__floods_by_no_leave():
+    """Of a joining before, or, once the rank has left, of that which it has ended."""
+    with Bed(rate="fixed") as bed:
+        seen, source = bed.recorded(), bed.members[0]
+        leave = leave_of(bed, joins_of(seen, source)[0], source)
+        joins_again(bed)
+        start = time.monotonic()
+        made = changes_nothing(bed, [leave] * LEAVES, source)
+        most = LEAVES_BURST + (time.monotonic() - start) * LEAVES_A_SECOND + 3
+        assert LEAVES_BURST / 2 < made["membership"] <= most, made
+        assert made["membership"] + made["flood"] == LEAVES * ROUNDS_OF_COPIES, made
+        # it has left with the tokens that have come since
+        time.sleep(0.1)
+        good(bed.ranks.all(do="close"))
+        assert adversary.until(lambda: bed.aggregator.ask("jobs")["jobs"][0]["left"] == [0, 1])
 
 
 adversary.main()

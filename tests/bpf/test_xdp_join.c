@@ -3,7 +3,7 @@
  * Floods of JOINs that no job admits: a bucketful reaches the daemon, the rest is
  * dropped under its own reason, and the job's own ranks are let through however
  * many strangers ask beside them, each as often as a rank may ask. Who has the job's key is known
- * by the tag, which is of a sender and of an aggregator.
+ * by the tag, which is of a sender and of an aggregator. Of LEAVEs a bucketful gets through, too.
  */
 #include <sched.h>
 #include <time.h>
@@ -198,6 +198,34 @@ static void flood__ranks_pass_by_their_own_tokens(void **state)
 	rig_close(&rig);
 }
 
+/* A recorded LEAVE is its rank's, and does not keep that rank from joining. */
+static void flood__of_leaves_is_a_ranks(void **state)
+{
+	struct rig_request leave = { .op = THC_OP_LEAVE, .job = 2, .rank = 1 }, join = join_of(1);
+	const u64 burst = THC_JOINS_BURST * THC_JOINS_NS / THC_LEAVES_NS;
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_stats st;
+	u64 start, most;
+	struct rig rig;
+	size_t len;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, RANKS);
+	for (leave.rank = 1; leave.rank < 3; leave.rank++) {
+		len = rig_build(frame, &leave, nonce, sizeof(struct thc_leave));
+		start = now_ns();
+		st = flood(&rig, frame, len, FLOOD);
+		most = burst + (now_ns() - start) / THC_LEAVES_NS + 3;
+		assert_in_range(st.event[THC_EVENT_MEMBERSHIP], burst, most < FLOOD ? most : FLOOD);
+		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD - st.event[THC_EVENT_MEMBERSHIP]);
+	}
+	len = rig_build(frame, &join, nonce, JOIN_LEN);
+	st = flood(&rig, frame, len, 1);
+	assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 1);
+	rig_close(&rig);
+}
+
 /* A stranger's JOIN with a token goes to the daemon, which says why it is refused: there is no
  * key here that could tell whether its tag is right. Its form is looked at.
  */
@@ -320,6 +348,7 @@ int main(void)
 		cmocka_unit_test(flood__none_without_a_token),
 		cmocka_unit_test(flood__a_bucketful_reaches_the_daemon),
 		cmocka_unit_test(flood__ranks_pass_by_their_own_tokens),
+		cmocka_unit_test(flood__of_leaves_is_a_ranks),
 		cmocka_unit_test(stranger__goes_to_the_daemon),
 		cmocka_unit_test(join__is_of_its_sender),
 		cmocka_unit_test(join__without_a_key),

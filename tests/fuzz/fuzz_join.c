@@ -127,8 +127,8 @@ static struct thc_member_key welcome_key[JOBS];	/* zero without a secret key */
 static struct thcd d;
 static uint64_t now_ms = 1000;
 static bool flooded;
-static u64 heard_until;	/* ms: until then strangers are owed silence, see is_flood() */
-static u64 rank_until[JOBS][RANKS];	/* and so each rank */
+static u64 heard_until;	/* ns: until then strangers are owed silence, see is_flood() */
+static u64 rank_until[JOBS][RANKS], leave_until[JOBS][RANKS];	/* and so each rank */
 
 /* What left since the last look. */
 static struct sent {
@@ -514,6 +514,24 @@ static u64 number_of(const u8 nonce[THC_NONCE_BYTES])
 	return memcmp(nonce + 8, rest, sizeof(rest)) ? number ^ 0xdddddddddddddddd : number;
 }
 
+#define JOIN_NS		5000000
+#define LEAVE_NS	2500000
+
+/* Of JOINs that no job admits, and of one rank's, 64 are heard at once and then one in 5 ms. Of one
+ * rank's LEAVEs twice as many are.
+ */
+static bool is_flood(u64 *until, u64 each)
+{
+	u64 now = now_ms * 1000000, owed = *until > now ? *until - now : 0;
+
+	if (owed > 64 * JOIN_NS - each) {
+		reached[FLOODED].times++;
+		return true;
+	}
+	*until = now + owed + each;
+	return false;
+}
+
 static void model_leave(int job, const struct thc_hdr *h, const struct thc_path *path,
 			const u8 *nonce)
 {
@@ -521,10 +539,12 @@ static void model_leave(int job, const struct thc_hdr *h, const struct thc_path 
 	u16 rank = thc_be16(h->rank);
 	struct rank_model *r = rank < m->ranks ? &m->rank[rank] : NULL;
 
-	if (!r || !r->port || r->port != path->src_port || !thc_addr_equal(&r->addr, &path->src) ||
-	    !r->in || r->left || number_of(nonce) != r->nonce)
+	if (!r || !r->port || r->port != path->src_port || !thc_addr_equal(&r->addr, &path->src))
 		return;
-	if (h->tag != member_tag(job, h, path, nonce, THC_NONCE_BYTES))
+	if (h->tag != member_tag(job, h, path, nonce, THC_NONCE_BYTES) ||
+	    is_flood(&leave_until[job][rank], LEAVE_NS))
+		return;
+	if (!r->in || r->left || number_of(nonce) != r->nonce)
 		return;
 	if (m->ready) {
 		r->left = true;
@@ -562,19 +582,6 @@ static int job_of(const struct thc_hdr *h)
 	return -1;
 }
 
-/* Of JOINs that no job admits, and of one rank's, 64 are heard at once and then one in 5 ms. */
-static bool is_flood(u64 *until)
-{
-	u64 owed = *until > now_ms ? *until - now_ms : 0;
-
-	if (owed > 63 * 5) {
-		reached[FLOODED].times++;
-		return true;
-	}
-	*until = now_ms + owed + 5;
-	return false;
-}
-
 /* Is the JOIN's payload of a worker, as the protocol has it? */
 static bool is_a_workers(const struct thc_join *j)
 {
@@ -594,12 +601,12 @@ static struct expected expect_join(struct expected x, const u8 *packet, const st
 	memcpy(&h, packet, sizeof(h));
 	memcpy(&j, packet + sizeof(h), sizeof(j));
 	if (x.job < 0 || x.rank >= model[x.job].ranks) {
-		if (is_flood(&heard_until))
+		if (is_flood(&heard_until, JOIN_NS))
 			return x;
 	} else if (h.tag != member_tag(x.job, &h, path, &j, sizeof(j))) {
 		reached[MALFORMED].times++;
 		return x;
-	} else if (is_flood(&rank_until[x.job][x.rank])) {
+	} else if (is_flood(&rank_until[x.job][x.rank], JOIN_NS)) {
 		return x;
 	}
 	x.nonce = number_of(j.nonce);
@@ -620,7 +627,7 @@ static struct expected expect_old(const u8 *packet, const struct thc_path *path)
 {
 	struct expected x = { .job = -1, .old = true };
 
-	if (is_flood(&heard_until))
+	if (is_flood(&heard_until, JOIN_NS))
 		return x;
 	if (!path->src_port) {
 		reached[MALFORMED].times++;
@@ -1427,6 +1434,7 @@ static void reset(u8 how)
 	flooded = false;
 	heard_until = 0;
 	memset(rank_until, 0, sizeof(rank_until));
+	memset(leave_until, 0, sizeof(leave_until));
 	asks = records = 0;
 	/* the beginning of a second in which no refusal was sent */
 	now_ms = (now_ms / 1000 + 2) * 1000;

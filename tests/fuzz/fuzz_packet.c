@@ -63,7 +63,7 @@ static struct thc_stats world_stats;
 static struct thc_turn world_turn;
 static struct thc_bucket world_strangers;
 static int tokens;	/* left for them: time stands still */
-static int rank_tokens[JOBS][RANKS];
+static int rank_tokens[JOBS][RANKS], leave_tokens[JOBS][RANKS];
 static bool told[JOBS][RANKS];	/* that an epoch is over: once */
 static char world_fan[THC_RANKS_MAX + 1];
 static struct thc_relay world_relay;
@@ -295,7 +295,9 @@ static void reset(void)
 			job->member[r].port = thc_be16(40000 + r);
 			job->member[r].joined = 1;
 			job->member[r].joins = world_strangers;
-			rank_tokens[j][r] = TOKENS;
+			job->member[r].leaves.full_at =
+				NOW_NS + THC_JOINS_BURST * THC_JOINS_NS - TOKENS * THC_LEAVES_NS;
+			rank_tokens[j][r] = leave_tokens[j][r] = TOKENS;
 		}
 	}
 }
@@ -870,9 +872,9 @@ static enum thc_drop_reason bad_leave(const struct thc_hdr *h, const struct thc_
 		return why;
 	if (h->key_id != world_seals[job].join.id)
 		return THC_DROP_KEY;
-	return h->tag == member_tag(job, &world_seals[job].join, h, end, payload, length) ?
-		       THC_DROP_NONE :
-		       THC_DROP_TAG;
+	if (h->tag != member_tag(job, &world_seals[job].join, h, end, payload, length))
+		return THC_DROP_TAG;
+	return take(&leave_tokens[job][thc_be16(h->rank)]);
 }
 
 /* A rank is told once that its epoch is over. */

@@ -159,6 +159,12 @@ THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_j
 	return &job->member[rank].joins;
 }
 
+THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	(void)home;
+	return &job->member[rank].leaves;
+}
+
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	return home->now;
@@ -861,7 +867,7 @@ static void lost__only_data(void **state)
 
 /* --- joining and leaving ------------------------------------------------------ */
 
-/* How many of @n JOINs like @p go on to the daemon at time @now. */
+/* How many of @n JOINs, or LEAVEs, like @p go on to the daemon at time @now. */
 static int joins_of(const struct packet *p, struct thc_job *job, struct thc_bucket *b, u64 now,
 		    int n)
 {
@@ -1006,6 +1012,57 @@ static void join__ranks_have_their_own_tokens(void **state)
 		assert_int_equal(joins_of(&q, &job, &b, SECOND, 1000), THC_JOINS_BURST);
 	}
 	assert_int_equal(joins(&p, &b, SECOND + THC_JOINS_NS, 10), 1);
+}
+
+/* LEAVEs that a full bucket lets through. */
+#define LEAVES	(THC_JOINS_BURST * THC_JOINS_NS / THC_LEAVES_NS)
+
+/* Who has left keeps address and port, and so the right to say so again. Each rank has tokens for
+ * LEAVEs, which neither others' LEAVEs nor its JOINs take.
+ */
+static void leave__ranks_have_tokens(void **state)
+{
+	struct packet p = control(THC_OP_LEAVE), q = control(THC_OP_JOIN);
+	struct thc_job job = p.job;
+	u8 rank;
+
+	(void)state;
+	q.path = p.path;
+	for (rank = 0; rank < RANKS; rank++) {
+		sender(&p, rank);
+		sender(&q, rank);
+		p.end = q.end =
+			(struct thc_end){ .addr = p.path.src, .port = thc_be16(p.path.src_port) };
+		p.forged = 1;
+		assert_int_equal(react_to(&p, &job, SECOND).why, THC_DROP_TAG);
+		p.forged = 0;
+		assert_int_equal(joins_of(&q, &job, NULL, SECOND, 1000), THC_JOINS_BURST);
+		assert_int_equal(joins_of(&p, &job, NULL, SECOND, 1000), LEAVES);
+		assert_int_equal(joins_of(&p, &job, NULL, SECOND + THC_LEAVES_NS - 1, 10), 0);
+		assert_int_equal(joins_of(&p, &job, NULL, SECOND + THC_LEAVES_NS, 10), 1);
+		/* nor do LEAVEs take tokens of its JOINs */
+		assert_int_equal(joins_of(&q, &job, NULL, SECOND + THC_JOINS_NS, 10), 1);
+	}
+}
+
+/* A rank joins and leaves as fast as it is let: by a JOIN, another one with its challenge, and
+ * three LEAVEs, of which none is refused.
+ */
+static void leave__of_a_rank_is_never_refused(void **state)
+{
+	struct packet p = control(THC_OP_LEAVE), q = control(THC_OP_JOIN);
+	struct thc_job job = p.job;
+	u64 now = SECOND;
+	int i, n;
+
+	(void)state;
+	for (i = 0; i < 1000; i++) {
+		for (n = 0; n < 2; now += THC_NS_PER_MS / 10)
+			n += joins_of(&q, &job, NULL, now, 1);
+		assert_int_equal(joins_of(&p, &job, NULL, now, 3), 3);
+	}
+	/* the tokens were few */
+	assert_true(now > SECOND + 9 * SECOND);
 }
 
 /* @p with a tag that is not right is dropped for that, and takes no token. */
@@ -1190,6 +1247,12 @@ static void fault_joins(struct packet *p, struct thc_home *home)
 	p->job.member[RANK].joins.full_at = 2000 * SECOND;
 }
 
+static void fault_leaves(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->job.member[RANK].leaves.full_at = 2000 * SECOND;
+}
+
 /* A question, by a fault that fails it. */
 struct fault {
 	void (*make)(struct packet *p, struct thc_home *home);
@@ -1229,6 +1292,7 @@ static const struct fault of_leave[] = {
 	{ fault_length, THC_DROP_LENGTH },
 	{ fault_key, THC_DROP_KEY },
 	{ fault_tag, THC_DROP_TAG },
+	{ fault_leaves, THC_DROP_FLOOD },
 };
 
 /* The strangers' bucket is empty. */
@@ -1305,7 +1369,7 @@ static void order__data(void **state)
 static void order__leave(void **state)
 {
 	(void)state;
-	ORDER(control(THC_OP_LEAVE), of_leave, 10, 11);
+	ORDER(control(THC_OP_LEAVE), of_leave, 10, 12);
 }
 
 static void order__join(void **state)
@@ -1567,6 +1631,8 @@ int main(void)
 		cmocka_unit_test(join__strangers_are_few),
 		cmocka_unit_test(join__a_number_that_no_job_has),
 		cmocka_unit_test(join__ranks_have_their_own_tokens),
+		cmocka_unit_test(leave__ranks_have_tokens),
+		cmocka_unit_test(leave__of_a_rank_is_never_refused),
 		cmocka_unit_test(membership__is_of_its_sender),
 		cmocka_unit_test(membership__another_key),
 		cmocka_unit_test(order__data),

@@ -323,6 +323,11 @@ THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_j
 	return NULL;
 }
 
+THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	return thc_home_joins(home, job, rank);
+}
+
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
 					      u8 seal, const struct thc_seal_key *key)
 {

@@ -563,6 +563,26 @@ static void join__of_a_form_that_is_not_known_is_dropped(void **state)
 	assert_int_equal(job()->joined, 0);
 }
 
+/* Whoever sends the LEAVE of a rank, recorded or not, is heard 400 times a second. */
+static void leave__a_rank_has_a_bucket(void **state)
+{
+	struct packet p;
+	int i, heard = 0;
+
+	(void)state;
+	all_join();
+	p = control(THC_OP_LEAVE, 1, 11);
+	for (i = 0; i < 1000; i++)
+		heard += say(&p, 1) == -THC_EVENT_MEMBERSHIP;
+	assert_in_range(heard, 2 * THC_JOINS_BURST, 900);
+	assert_int_equal(job()->left, 2);
+	/* others have their own */
+	p = control(THC_OP_LEAVE, 2, 12);
+	assert_int_equal(say(&p, 2), -THC_EVENT_MEMBERSHIP);
+	assert_int_equal(job()->left, 6);
+	nobody_hears();
+}
+
 /* Whoever sends the JOINs of a rank, recorded or not, is heard 200 times a second. */
 static void join__a_rank_has_a_bucket(void **state)
 {
@@ -904,6 +924,7 @@ int main(void)
 		CASE(join__recorded_does_nothing),
 		CASE(join__of_a_form_that_is_not_known_is_dropped),
 		CASE(join__a_rank_has_a_bucket),
+		CASE(leave__a_rank_has_a_bucket),
 		CASE(leave__is_sealed_with_its_senders_end),
 		CASE(data__a_wrong_tag_changes_nothing),
 		CASE(data__an_answer_is_no_request),

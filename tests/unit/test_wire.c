@@ -285,7 +285,7 @@ static void wire__fits_the_mtu(void **state)
 /* clang-format off */
 #define MEMBER_FIELDS(X)	\
 	X(addr) X(port) X(joined) X(left) X(mac) X(vlan) X(tagged)	\
-	X(reserved) X(told_at) X(joins)
+	X(reserved) X(told_at) X(joins) X(leaves)
 #define JOB_FIELDS(X)	\
 	X(all) X(left) X(joined) X(active) X(epoch) X(slot_base)	\
 	X(slots) X(data_slots) X(ranks) X(restarter) X(quorum)	\

@@ -18,7 +18,8 @@
  *   active   written last when a job is created.
  *
  * Only the daemon writes these fields; XDP writes nothing here but a member's
- * MAC address, VLAN tag and when it was told that its epoch is over.
+ * MAC address, VLAN tag, when it was told that its epoch is over, and the tokens
+ * of its JOINs and LEAVEs.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -62,6 +62,11 @@ THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_j
 	return &home->d->joins[job - home->d->job][rank];
 }
 
+THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank)
+{
+	return &home->d->leaves[job - home->d->job][rank];
+}
+
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	(void)home;

@@ -89,6 +89,7 @@ struct thcd {
 	struct thc_stats	stats;		/* software mode: all; else what we add */
 	struct thc_bucket	strangers;	/* JOINs that no job admits */
 	struct thc_bucket	joins[THC_JOBS_MAX][THC_RANKS_MAX];
+	struct thc_bucket	leaves[THC_JOBS_MAX][THC_RANKS_MAX];
 	struct thcd_secret	secret;		/* of challenges */
 	struct thcd_counters	counters;
 	struct thcd_socket	socket[THCD_LISTEN_MAX];

@@ -25,6 +25,7 @@
  * @tagged: its frames carry a VLAN tag, if only one of priority (@vlan 0)
  * @told_at: when its rank was last told that an epoch is over; ns of the aggregator's clock
  * @joins: limits JOINs under its name that XDP hands on
+ * @leaves: limits LEAVEs so
  */
 struct thc_member {
 	struct thc_addr	addr;
@@ -37,6 +38,7 @@ struct thc_member {
 	u8		reserved[3];
 	u64		told_at;
 	struct thc_bucket joins;
+	struct thc_bucket leaves;
 };
 
 /* thc_job.flags */

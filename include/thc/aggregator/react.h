@@ -28,6 +28,9 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home);
 /* The bucket that limits JOINs with the key of @job as its rank @rank. */
 THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank);
 
+/* The bucket that limits LEAVEs of rank @rank of @job. */
+THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank);
+
 /* Is the tag of data @key's, which the packet names, by seal @seal? THC_DROP_LENGTH: a payload as
  * long as no op's, which a home that needs the length asks in passing.
  */
@@ -69,12 +72,13 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 
 /* --- the questions -------------------------------------------------------- */
 
-/* A JOIN goes on to the daemon as long as there are tokens. */
-THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc_bucket *bucket)
+/* A JOIN or LEAVE goes on to the daemon as long as there are tokens, one more each @each ns. */
+THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc_bucket *bucket,
+					       u64 each)
 {
 	if (!bucket)
 		return thc_react_drop(THC_DROP_INTERNAL);
-	return thc_bucket_take(bucket, thc_home_clock(home)) ?
+	return thc_bucket_take(bucket, thc_home_clock(home), each) ?
 		       thc_react_with(THC_EVENT_MEMBERSHIP, THC_TO_DAEMON) :
 		       thc_react_drop(THC_DROP_FLOOD);
 }
@@ -104,24 +108,29 @@ THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_
 	if (why)
 		return thc_react_drop(why);
 	if (!job || !job->active || !thc_seal_names(p->hdr, seals->join.id) || rank >= job->ranks)
-		return thc_react_token(home, thc_home_strangers(home));
+		return thc_react_token(home, thc_home_strangers(home), THC_JOINS_NS);
 	why = thc_home_membership(home, p, seals);
 	if (why)
 		return thc_react_drop(why);
-	return thc_react_token(home, thc_home_joins(home, job, rank & (THC_RANKS_MAX - 1)));
+	return thc_react_token(home, thc_home_joins(home, job, rank & (THC_RANKS_MAX - 1)),
+			       THC_JOINS_NS);
 }
 
-/* LEAVE, for the daemon: the sender is right. */
-THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, const struct thc_seals *seals,
+/* LEAVE, for the daemon: the sender is right. It may have been recorded, as a JOIN may. */
+THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, struct thc_job *job,
+					       const struct thc_seals *seals,
 					       const struct thc_packet *p)
 {
+	u32 rank = thc_be16(p->hdr->rank) & (THC_RANKS_MAX - 1);
 	enum thc_drop_reason why = thc_react_membership_form(p, sizeof(struct thc_leave));
 
 	if (!why && !thc_seal_names(p->hdr, seals->join.id))
 		why = THC_DROP_KEY;
 	if (!why)
 		why = thc_home_membership(home, p, seals);
-	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_MEMBERSHIP, THC_TO_DAEMON);
+	if (why)
+		return thc_react_drop(why);
+	return thc_react_token(home, thc_home_leaves(home, job, rank), THC_LEAVES_NS);
 }
 
 /* Data of an epoch that is over: its rank is told. Nothing that the packet says has been proved,
@@ -145,7 +154,7 @@ THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc
 THC_INLINE struct thc_reaction thc_react_version(struct thc_home *home, const struct thc_packet *p)
 {
 	if (thc_version1_joins(p->hdr, p->payload_len))
-		return thc_react_token(home, thc_home_strangers(home));
+		return thc_react_token(home, thc_home_strangers(home), THC_JOINS_NS);
 	return thc_react_drop(THC_DROP_VERSION);
 }
 
@@ -177,7 +186,7 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	if (why && !lost)
 		return thc_react_drop(why);
 	if (h->op == THC_OP_LEAVE)
-		return lost ? thc_react_drop(why) : thc_react_leave(home, seals, p);
+		return lost ? thc_react_drop(why) : thc_react_leave(home, job, seals, p);
 	if (!thc_op_is_data(h->op))
 		return thc_react_drop(THC_DROP_OP);
 	/* one number for the key and for the compare: the next epoch may begin now */

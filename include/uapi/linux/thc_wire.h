@@ -504,7 +504,7 @@ enum thc_drop_reason {
 	THC_DROP_MISMATCH,	/* op, width or round differ from the slot's */
 	THC_DROP_BUSY,		/* generation too far ahead */
 	THC_DROP_LOCK,		/* slot lock not got in time */
-	THC_DROP_FLOOD,		/* too many JOINs, of strangers or of one rank */
+	THC_DROP_FLOOD,		/* too many JOINs or LEAVEs, of strangers or of one rank */
 	THC_DROP_INTERNAL,	/* a map lookup failed: a bug */
 	THC_DROP_HOPS,		/* came through more routers than the job allows */
 	THC_DROP_REASONS,	/* of an aggregator */
