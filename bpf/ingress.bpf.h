@@ -11,6 +11,20 @@
 #include "reply.bpf.h"
 #include "stats.bpf.h"
 
+/* The action for a frame with IPv6 extension headers. */
+__noinline int thc_ingress_extended(struct xdp_md *ctx)
+{
+	struct thc_stats *st = thc_stats_get();
+	int why = thc_parse_extensions(ctx);
+
+	if (why < 0)
+		return XDP_PASS;
+	if (!st)
+		return XDP_ABORTED;
+	thc_react_count(st, thc_react_drop(why));
+	return XDP_DROP;
+}
+
 /* The frame's action. */
 static __always_inline int thc_ingress(struct xdp_md *ctx)
 {
@@ -24,8 +38,8 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	int why;
 
 	why = thc_parse(ctx, &in);
-	if (why == THC_PARSE_FOREIGN)
-		return XDP_PASS;
+	if (why < 0)
+		return why == THC_PARSE_EXTENDED ? thc_ingress_extended(ctx) : XDP_PASS;
 	st = thc_stats_get();
 	if (!st)
 		return XDP_ABORTED;

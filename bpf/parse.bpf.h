@@ -5,9 +5,11 @@
  * nothing is read that has not been pulled. What a THC header says is not
  * looked at here.
  *
- * Two endings without a header: the frame is not ours (THC_PARSE_FOREIGN,
- * it passes untouched and uncounted), or it is for a THC port but malformed
- * (an enum thc_drop_reason).
+ * Three endings without a header: the frame is not ours (THC_PARSE_FOREIGN,
+ * it passes untouched and uncounted), it is for a THC port but malformed
+ * (an enum thc_drop_reason), or there may be UDP behind IPv6 extension headers
+ * (THC_PARSE_EXTENDED). The kernel would give that to thcd's socket, so
+ * thc_parse_extensions() looks for its port.
  */
 #ifndef THC_PARSE_BPF_H
 #define THC_PARSE_BPF_H
@@ -22,10 +24,14 @@
 #include <thc/aggregator/react.h>
 
 #define THC_PARSE_FOREIGN (-1)
+#define THC_PARSE_EXTENDED (-2)
 
 #define THC_IP4_MF 0x2000
 #define THC_IP4_DF 0x4000
 #define THC_IP4_OFFSET 0x1fff
+#define THC_IP6_OFFSET 0xfff8
+/* Extension headers in front of UDP that are followed: as many kinds as there are here. */
+#define THC_IP6_CHAIN 4
 #define THC_ECN_MASK 3
 #define THC_ECN_CE 3
 #define THC_ECN_ECT0 2
@@ -33,6 +39,14 @@
 struct thc_vlan {
 	__be16 tci;
 	__be16 proto;
+};
+
+/* An IPv6 extension header: options, routing, or a fragment's, which has @offset and no @more. */
+struct thc_extension {
+	u8 next;
+	u8 more; /* as many bytes as here, so many times, follow */
+	__be16 offset;
+	u32 rest;
 };
 
 /* The unread rest of a frame. */
@@ -148,8 +162,10 @@ static __always_inline int thc_parse_ip6(struct thc_cursor *c, struct thc_packet
 	const struct udphdr *udp;
 	s32 bytes;
 
-	if (!ip || ip->version != 6 || ip->nexthdr != IPPROTO_UDP || !thc_is_our_ip6(&ip->daddr))
+	if (!ip || ip->version != 6 || !thc_is_our_ip6(&ip->daddr))
 		return THC_PARSE_FOREIGN;
+	if (ip->nexthdr != IPPROTO_UDP)
+		return THC_PARSE_EXTENDED;
 	udp = thc_pull(c, sizeof(*udp));
 	if (!udp || !thc_is_our_port(udp))
 		return THC_PARSE_FOREIGN;
@@ -190,6 +206,64 @@ static __always_inline int thc_parse(struct xdp_md *ctx, struct thc_parsed *p)
 	if (proto == thc_be16(ETH_P_IPV6))
 		return thc_parse_ip6(&c, &p->packet);
 	return THC_PARSE_FOREIGN;
+}
+
+/* The IPv6 header behind Ethernet and at most one tag; NULL: there is none. */
+static __always_inline struct ipv6hdr *thc_pull_ip6(struct thc_cursor *c)
+{
+	struct ethhdr *eth = thc_pull(c, sizeof(*eth));
+
+	if (!eth || (thc_is_vlan(eth->h_proto) && !thc_pull(c, sizeof(struct thc_vlan))))
+		return NULL;
+	return thc_pull(c, sizeof(struct ipv6hdr));
+}
+
+/* Follows extension headers, the first of which is a @next, as far as they are known; returns what
+ * is behind them. @why: out: the reason to drop it for
+ */
+static __always_inline u32 thc_pull_extensions(struct thc_cursor *c, u32 next, int *why)
+{
+	const struct thc_extension *ext;
+	int i;
+
+	*why = THC_DROP_IP_OPTIONS;
+	for (i = 0; i < THC_IP6_CHAIN && next != IPPROTO_UDP; i++) {
+		ext = thc_pull(c, sizeof(*ext));
+		if (!ext)
+			return IPPROTO_NONE;
+		if (next == IPPROTO_FRAGMENT) {
+			/* as in IPv4, the others may be anybody's */
+			if (ext->offset & thc_be16(THC_IP6_OFFSET))
+				return IPPROTO_NONE;
+			*why = THC_DROP_FRAGMENT;
+		} else if (next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING ||
+			   next == IPPROTO_DSTOPTS) {
+			c->pos += ext->more * sizeof(*ext);
+		} else {
+			return IPPROTO_NONE;
+		}
+		next = ext->next;
+	}
+	return next;
+}
+
+/* What thc_parse() has found to be extended: ours only to be counted, if it is to a THC port at
+ * all. Routing headers are not asked for the rest of the way: an aggregator is no router.
+ */
+static __always_inline int thc_parse_extensions(struct xdp_md *ctx)
+{
+	struct thc_cursor c = {
+		.pos = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	const struct ipv6hdr *ip = thc_pull_ip6(&c);
+	const struct udphdr *udp;
+	int why;
+
+	if (!ip || thc_pull_extensions(&c, ip->nexthdr, &why) != IPPROTO_UDP)
+		return THC_PARSE_FOREIGN;
+	udp = thc_pull(&c, sizeof(*udp));
+	return udp && thc_is_our_port(udp) ? why : THC_PARSE_FOREIGN;
 }
 
 #endif /* THC_PARSE_BPF_H */

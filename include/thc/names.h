@@ -26,7 +26,7 @@
 #define THC_DROP_LIST(X)								\
 	X(NONE, "none", "not a reason")							\
 	X(TRUNCATED, "truncated", "shorter than its headers say")			\
-	X(IP_OPTIONS, "ip_options", "IPv4 options: no THC packet has them")		\
+	X(IP_OPTIONS, "ip_options", "IP options, which no THC packet has")		\
 	X(FRAGMENT, "fragment", "IP fragment: is the path's MTU below 1500?")		\
 	X(VERSION, "version", "another protocol version")				\
 	X(OP, "op", "unknown op, or one not taken from the wire")			\

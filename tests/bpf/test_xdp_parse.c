@@ -5,6 +5,7 @@
  * packet is counted once and where it belongs, and nothing that is refused or
  * passed leaves a trace in a slot.
  */
+#include <stdio.h>
 #include <time.h>
 #include "rig.h"
 
@@ -140,8 +141,6 @@ static void parse__foreign_passes_untouched(void **state)
 	FOREIGN("port above ours, IPv6", base6, f.dport = RIG_PORT + THC_PORT_SPAN);
 	FOREIGN("TCP", base4, f.next = 6);
 	FOREIGN("TCP over IPv6", base6, f.next = 6);
-	FOREIGN("IPv6 fragment", base6, f.next = 44);
-	FOREIGN("destination options", base6, f.next = 60);
 	FOREIGN("middle fragment", base4, f.frag = 0x2010);
 	FOREIGN("last fragment", base4, f.frag = 0x0010);
 	FOREIGN("options, another port", base4, (f.options = 8, f.dport = 53));
@@ -160,10 +159,6 @@ static void parse__foreign_passes_untouched(void **state)
 	len = rig_frame(frame, &base6, packet, packet_len);
 	frame[14] = 0x40;
 	expect_foreign("version 4 behind the type of IPv6", frame, len);
-
-	len = rig_frame(frame, &base6, packet, packet_len);
-	frame[20] = 0;
-	expect_foreign("hop-by-hop options", frame, len);
 
 	/* two tags: the inner one stands where the type should be */
 	f = base4;
@@ -286,6 +281,105 @@ static void drop__frame(void **state)
 	assert_true(slots_untouched());
 	expect_event("just near enough", frame, len, XDP_DROP, THC_EVENT_ADDED);
 	job->ttl_min = 0;
+}
+
+#define EXTS_MAX 128 /* bytes of extension headers */
+#define FOREIGN (-1)
+
+/* IPv6 extension headers in front of UDP, or of @last: @kinds, by their numbers. Each but a
+ * fragment's has as many units behind its first one as it has predecessors.
+ */
+struct chain {
+	u8 kinds[6];
+	int n;
+	u8 last; /* 17 unless set */
+	u16 offset; /* of the fragment, and its flag */
+	int why; /* a drop reason, or FOREIGN */
+};
+
+/* Lays out @c; returns its bytes. */
+static size_t put_chain(u8 *out, const struct chain *c)
+{
+	size_t at = 0;
+	int i;
+
+	memset(out, 0, EXTS_MAX);
+	for (i = 0; i < c->n; i++) {
+		u8 next = i + 1 < c->n ? c->kinds[i + 1] : c->last ? c->last : 17;
+
+		out[at] = next;
+		if (c->kinds[i] == 44) {
+			out[at + 2] = c->offset >> 8;
+			out[at + 3] = c->offset;
+			at += 8;
+		} else {
+			out[at + 1] = i;
+			at += 8 * (i + 1);
+		}
+	}
+	return at;
+}
+
+/* Extension headers in front of UDP to one of our ports: what thcd's socket would hear is dropped,
+ * as far as it is followed. 0: hop by hop, 43: routing, 44: fragment, 60: destination, 51: AH.
+ */
+static const struct chain chains[] = {
+	{ { 0 }, 1, .why = THC_DROP_IP_OPTIONS },
+	{ { 43 }, 1, .why = THC_DROP_IP_OPTIONS },
+	{ { 60 }, 1, .why = THC_DROP_IP_OPTIONS },
+	{ { 0, 60, 43, 60 }, 4, .why = THC_DROP_IP_OPTIONS },
+	{ { 60, 60, 60, 60 }, 4, .why = THC_DROP_IP_OPTIONS },
+	{ { 60, 60, 60, 60, 60 }, 5, .why = FOREIGN },
+	{ { 44 }, 1, .offset = 1, .why = THC_DROP_FRAGMENT },
+	{ { 44 }, 1, .offset = 0, .why = THC_DROP_FRAGMENT }, /* all of a packet */
+	{ { 44 }, 1, .offset = 8, .why = FOREIGN },
+	{ { 44 }, 1, .offset = 0xfff9, .why = FOREIGN },
+	{ { 0, 44 }, 2, .offset = 1, .why = THC_DROP_FRAGMENT },
+	{ { 44, 60 }, 2, .offset = 1, .why = THC_DROP_FRAGMENT },
+	{ { 0, 43, 44, 60 }, 4, .offset = 1, .why = THC_DROP_FRAGMENT },
+	{ { 0, 43, 44, 60 }, 4, .offset = 16, .why = FOREIGN },
+	{ { 60 }, 1, .last = 6, .why = FOREIGN },
+	{ { 60 }, 1, .last = 59, .why = FOREIGN },
+	{ { 51 }, 1, .why = FOREIGN },
+	{ { 60, 51 }, 2, .why = FOREIGN },
+};
+
+static void drop__extension_headers(void **state)
+{
+	u8 packet[1200], frame[RIG_FRAME_MAX], ext[EXTS_MAX];
+	struct thc_addr elsewhere = rig_addr(true, 5);
+	struct rig_frame f;
+	size_t packet_len, len, i, known;
+	char what[64];
+
+	(void)state;
+	fresh();
+	packet_len = lut_packet(packet);
+	for (i = 0; i < sizeof(chains) / sizeof(chains[0]); i++) {
+		const struct chain *c = &chains[i];
+
+		f = rig_way(&lut, true);
+		f.vlan = i % 2 * 7;
+		f.next = c->kinds[0];
+		f.ext = ext;
+		f.ext_len = put_chain(ext, c);
+		known = 14 + f.vlan / 7 * 4 + 40 + f.ext_len + 8;
+		for (len = rig_frame(frame, &f, packet, packet_len); len >= 54; len--) {
+			snprintf(what, sizeof(what), "chain %zu, %zu bytes", i, len);
+			if (len < known || c->why == FOREIGN)
+				expect_foreign(what, frame, len);
+			else
+				expect_drop(what, frame, len, c->why);
+		}
+		/* and nothing else that has such headers */
+		f.dport = RIG_PORT + THC_PORT_SPAN;
+		len = rig_frame(frame, &f, packet, packet_len);
+		expect_foreign("extension headers, another port", frame, len);
+		f.dport = RIG_PORT;
+		f.dst = elsewhere;
+		len = rig_frame(frame, &f, packet, packet_len);
+		expect_foreign("extension headers, another host", frame, len);
+	}
 }
 
 /* Requests that differ from a good one in one thing. */
@@ -862,6 +956,7 @@ int main(void)
 		cmocka_unit_test(parse__accepts),
 		cmocka_unit_test(parse__truncated_everywhere),
 		cmocka_unit_test(drop__frame),
+		cmocka_unit_test(drop__extension_headers),
 		cmocka_unit_test(drop__header),
 		cmocka_unit_test(drop__job_rank_slot),
 		cmocka_unit_test(differs__is_told),

@@ -487,7 +487,7 @@ enum thc_claim_status {
 enum thc_drop_reason {
 	THC_DROP_NONE = 0,
 	THC_DROP_TRUNCATED,	/* shorter than its headers say */
-	THC_DROP_IP_OPTIONS,	/* IPv4 options */
+	THC_DROP_IP_OPTIONS,	/* IPv4 options, IPv6 extension headers */
 	THC_DROP_FRAGMENT,	/* IP fragment */
 	THC_DROP_VERSION,	/* version is not THC_VERSION */
 	THC_DROP_OP,		/* unknown op, or one not taken from the wire */

@@ -110,12 +110,15 @@ size_t rig_frame(u8 *out, const struct rig_frame *f, const void *data, size_t le
 	if (f->v6) {
 		p = rig_put16(p, 0x6000 | f->tos << 4);
 		p = rig_put16(p, 0x1234); /* flow label */
-		p = rig_put16(p, f->ip_len ? f->ip_len : udp);
-		*p++ = f->next ? f->next : 17;
+		p = rig_put16(p, f->ip_len ? f->ip_len : f->ext_len + udp);
+		*p++ = f->next || f->ext ? f->next : 17;
 		*p++ = f->ttl ? f->ttl : 3;
 		memcpy(p, &f->src, 16);
 		memcpy(p + 16, &f->dst, 16);
 		p += 32;
+		if (f->ext_len)
+			memcpy(p, f->ext, f->ext_len);
+		p += f->ext_len;
 	} else {
 		*p++ = 0x40 | head / 4;
 		*p++ = f->tos;

@@ -46,6 +46,7 @@ bool rig_ends(const struct thc_hdr *h, const struct thc_end *end, __be64 tag);
  * @vlan: tag control, host order
  * @vlan_proto: 0x8100 unless set; untagged if both are 0
  * @options: bytes of IPv4 options
+ * @ext: @ext_len bytes of IPv6 extension headers, of which @next is the first one's number
  * @frag: IPv4 flags and offset
  * @next: IP protocol, 17 unless set
  * @ttl: TTL or hop limit, 3 unless set
@@ -59,7 +60,8 @@ struct rig_frame {
 	struct thc_addr src, dst;
 	u16 sport, dport;
 	u8 tos, options, next, ttl;
-	u16 frag, ip_len, udp_len;
+	u16 frag, ip_len, udp_len, ext_len;
+	const u8 *ext;
 };
 
 /* The worker's end of a frame from it. */
