@@ -131,6 +131,32 @@ static void window__undoes_a_spurious_cut(void **state)
 	assert_int_equal(thc_window_size(&w), 100);
 }
 
+static void window__keeps_the_cut_of_a_mark(void **state)
+{
+	struct thc_window w = { 0 };
+
+	(void)state;
+	thc_window_init(&w, 4096);
+	w.size = 400 * THC_WINDOW_ONE;
+	thc_window_mark(&w, 1, 2);
+	assert_int_equal(thc_window_size(&w), 200);
+	assert_int_equal(w.threshold, w.size);
+	/* once a round trip, as with losses */
+	thc_window_mark(&w, 1, 3);
+	assert_int_equal(w.cuts, 1);
+	thc_window_spurious(&w);
+	assert_int_equal(thc_window_size(&w), 200);
+	/* the timer's cut is undone, as if only the mark had cut */
+	thc_window_stall(&w, 2, 10);
+	assert_int_equal(thc_window_size(&w), 100);
+	w.size = 120 * THC_WINDOW_ONE;
+	thc_window_mark(&w, 10, 20);
+	assert_int_equal(thc_window_size(&w), 60);
+	thc_window_spurious(&w);
+	assert_int_equal(thc_window_size(&w), 100);
+	assert_int_equal(w.threshold / THC_WINDOW_ONE, 100);
+}
+
 static void rto__follows_the_round_trip(void **state)
 {
 	struct thc_window w = { 0 };
@@ -243,6 +269,7 @@ int main(void)
 		cmocka_unit_test(window__grows_where_it_is_large),
 		cmocka_unit_test(window__keeps_a_floor),
 		cmocka_unit_test(window__undoes_a_spurious_cut),
+		cmocka_unit_test(window__keeps_the_cut_of_a_mark),
 		cmocka_unit_test(rto__follows_the_round_trip),
 		cmocka_unit_test(rto__ignores_retransmitted_packets),
 		cmocka_unit_test(rto__varies_with_the_deviation),

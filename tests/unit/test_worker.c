@@ -635,6 +635,33 @@ static void ce__cuts_like_a_loss(void **state)
 	assert_int_equal(w->s.window.cuts, 3);
 }
 
+/* One mark, and the aggregator repeats it for as long as a rank is missing. A packet that comes
+ * with a mark of its own is another one.
+ */
+static void ce__of_a_chunk_cuts_once(void **state)
+{
+	struct worker *w = *state;
+	struct packet p;
+	int i;
+
+	launch_data(w, 1);
+	for (i = 0; i < 10; i++) {
+		assert_int_equal(take_wait(w, &w->s.data, 0, THC_F_CE, 1), THC_GOT_WAIT);
+		assert_int_equal(w->s.window.cuts, 1);
+	}
+	w->s.window.cuts = 0;
+	p = notice(w, &w->s.data, 0, THC_OP_WAIT, THC_F_CE, 1);
+	assert_int_equal(take_marked(w, &p, sizeof(p.h), 1), THC_GOT_WAIT);
+	assert_int_equal(take_marked(w, &p, sizeof(p.h), 1), THC_GOT_WAIT);
+	assert_int_equal(w->s.window.cuts, 2);
+	assert_int_equal(take_result(w, &w->s.data, 0, THC_F_CE), THC_GOT_ANSWER);
+	assert_int_equal(w->s.window.cuts, 2);
+	/* of the slot's next chunk it is another one */
+	launch_data(w, DATA_SLOTS);
+	assert_int_equal(take_wait(w, &w->s.data, DATA_SLOTS, THC_F_CE, 1), THC_GOT_WAIT);
+	assert_int_equal(w->s.window.cuts, 3);
+}
+
 /* --- neither lost: WAIT, REPEAT ------------------------------------------- */
 
 /* Chunk 0 is taken for lost and sent again, which cuts the window. */
@@ -674,6 +701,26 @@ static void wait__undoes_the_cut(void **state)
 	assert_int_equal(thc_window_size(&w->s.window), 40);
 	/* the missing rank came back */
 	assert_false(data(w, 0)->left);
+}
+
+/* The loss was none, but the congestion was: one of two cuts stays. */
+static void wait__with_a_mark_undoes_the_loss_alone(void **state)
+{
+	struct worker *w = *state;
+	struct thc_stream *st = &w->s.data;
+	u32 window = lose_first(w), threshold = w->s.window.threshold_before_cut;
+
+	/* answers that come in between are nothing that a mark's cut could be measured by */
+	w->s.window.size += 5 * THC_WINDOW_ONE;
+	assert_true(threshold > window * THC_WINDOW_ONE);
+	assert_int_equal(take_wait(w, st, 0, THC_F_CE, 1), THC_GOT_WAIT);
+	assert_int_equal(w->s.window.cuts, 2);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
+	assert_int_equal(w->s.window.threshold / THC_WINDOW_ONE, window / 2);
+	/* which nothing undoes */
+	data(w, 1)->cut = 1;
+	assert_int_equal(take_wait(w, st, 1, 0, 1), THC_GOT_WAIT);
+	assert_int_equal(thc_window_size(&w->s.window), window / 2);
 }
 
 static void wait__of_before_takes_nobody_away(void **state)
@@ -854,7 +901,9 @@ int main(void)
 		CASE(loss__of_norms_is_not_seen_by_data),
 		CASE(loss__gives_no_sample_of_the_round_trip),
 		CASE(ce__cuts_like_a_loss),
+		CASE(ce__of_a_chunk_cuts_once),
 		CASE(wait__undoes_the_cut),
+		CASE(wait__with_a_mark_undoes_the_loss_alone),
 		CASE(wait__of_before_takes_nobody_away),
 		CASE(wait__means_just_sent),
 		CASE(wait__asking_again_is_no_loss),

@@ -295,6 +295,20 @@ THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, cons
 	f->differs = 0;
 }
 
+/* Each packet that comes with a mark is one that met congestion. The header's flag is that of a
+ * contribution, ours or another rank's, and all that the aggregator says of a chunk repeats it.
+ */
+THC_INLINE void thc_flight_marked(struct thc_sender *s, struct thc_flight *f,
+				  const struct thc_hdr *h, int ce)
+{
+	if (h->flags & THC_F_CE && !f->ce) {
+		f->ce = 1;
+		ce = 1;
+	}
+	if (ce)
+		thc_window_mark(&s->window, f->order, s->order);
+}
+
 /**
  * thc_sender_apply() - what the packet changes
  * @got, @st, @f: of thc_sender_find()
@@ -315,8 +329,7 @@ THC_INLINE void thc_sender_apply(struct thc_sender *s, enum thc_got got, struct 
 	}
 	if (!f || !f->owner)
 		return;
-	if (ce || h->flags & THC_F_CE)
-		thc_window_loss(&s->window, f->order, s->order);
+	thc_flight_marked(s, f, h, ce);
 	if (got == THC_GOT_WAIT)
 		thc_flight_wait(s, f, h);
 	else if (got == THC_GOT_ANSWER || got == THC_GOT_MISSED)

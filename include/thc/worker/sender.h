@@ -192,6 +192,7 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 	f->bytes = ready.bytes;
 	f->tries = 0;
 	f->left = 0;
+	f->ce = 0;
 	thc_flight_sent(s, f, now);
 	st->in_flight++;
 	st->next++;

@@ -35,6 +35,7 @@
  * @waiting: a WAIT came after the last transmission
  * @cut: the last transmission was taken for a loss and cut the window
  * @left: that WAIT said that a missing rank has left
+ * @ce: the aggregator has said that a contribution to the chunk met congestion
  */
 struct thc_flight {
 	void			*owner;
@@ -53,6 +54,7 @@ struct thc_flight {
 	u8			waiting;
 	u8			cut;
 	u8			left;
+	u8			ce;
 };
 
 /* A packet that can go out: see struct thc_flight. */

@@ -40,7 +40,7 @@
  * struct thc_window - congestion state of one worker
  * @size: chunks that may be in flight, in parts of THC_WINDOW_ONE
  * @threshold: slow start ends here
- * @before_cut: size, threshold and cut_order before the last cut, to undo a spurious one
+ * @before_cut: size, threshold and cut_order before the last loss's cut, to undo a spurious one
  * @max: the job's slots, chunks
  * @floor: shortest round trip lately: the network's, without other ranks' delays
  * @lot_floor: that of the lot that is coming in
@@ -130,21 +130,25 @@ THC_INLINE void thc_window_answer(struct thc_window *w, u64 rtt)
 	w->size = max - w->size < step ? max : w->size + step;
 }
 
-/* The packet sent as number @lost was lost, or met congestion; @next is the
+/* What a cut leaves of @size. */
+THC_INLINE u32 thc_window_half(const struct thc_window *w, u32 size)
+{
+	u32 floor = (w->max < THC_WINDOW_MIN ? w->max : THC_WINDOW_MIN) * THC_WINDOW_ONE;
+
+	return size / 2 < floor ? floor : size / 2;
+}
+
+/* The packet sent as number @lost was lost; @next is the
  * number of the next one. At most one cut a round trip; true if this was one.
  */
 THC_INLINE int thc_window_loss(struct thc_window *w, u64 lost, u64 next)
 {
-	u32 floor = (w->max < THC_WINDOW_MIN ? w->max : THC_WINDOW_MIN) * THC_WINDOW_ONE;
-
 	if (lost < w->cut_order)
 		return 0;
 	w->before_cut = w->size;
 	w->threshold_before_cut = w->threshold;
 	w->order_before_cut = w->cut_order;
-	w->size /= 2;
-	if (w->size < floor)
-		w->size = floor;
+	w->size = thc_window_half(w, w->size);
 	w->threshold = w->size;
 	w->cut_order = next;
 	w->stall_order = 0;
@@ -160,6 +164,19 @@ THC_INLINE int thc_window_stall(struct thc_window *w, u64 lost, u64 next)
 	if (cut)
 		w->stall_order = next;
 	return cut;
+}
+
+/* The packet sent as number @order met congestion: a cut that nothing undoes. If that of a loss
+ * before it turns out to be spurious, the window is what this one alone would have left.
+ */
+THC_INLINE void thc_window_mark(struct thc_window *w, u64 order, u64 next)
+{
+	u32 before = w->before_cut ? thc_window_half(w, w->before_cut) : 0;
+
+	if (!thc_window_loss(w, order, next))
+		return;
+	w->before_cut = before;
+	w->threshold_before_cut = before;
 }
 
 /* The loss that made the last cut was none: the packet had arrived. */
