@@ -48,6 +48,11 @@ THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_
 	return &job->member[rank].leaves;
 }
 
+THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
+{
+	return &m->told_at;
+}
+
 /* Cheap to read: tokens come every 5 ms. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {

@@ -165,6 +165,12 @@ THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_
 	return &job->member[rank].leaves;
 }
 
+THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
+{
+	(void)home;
+	return &m->told_at;
+}
+
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	return home->now;
@@ -818,6 +824,41 @@ static void epoch__is_told_once_in_100_ms_and_rank(void **state)
 	home.now += 1000 * SECOND;
 	for (i = 0; i < RANKS; i++)
 		assert_int_equal(tell(&home, &job, i), THC_DROP_NONE);
+}
+
+/* Of a rank that has not joined no address is known: whoever names it first leaves the rank its
+ * answer, which is a header and no more.
+ */
+static void lost__is_told_each_time(void **state)
+{
+	struct thc_home home = { .strangers = &bucket, .now = SECOND };
+	struct thc_job job = good().job;
+	struct packet p = good();
+	struct thc_reaction r;
+	struct thc_hdr h;
+	int i;
+
+	(void)state;
+	job.member[RANK].port = 0;
+	p.hdr.epoch = thc_be32(EPOCH - 1);
+	p.other_key = 1;
+	for (i = 0; i < 1000; i++) {
+		/* from another address each time, at last from the rank's */
+		p.path.src.word[3] = thc_be32(0x0a000003 + 999 - i);
+		p.end.addr = p.path.src;
+		p.bytes = i & 1 ? 512 : 0;
+		r = meet(&p, &home, &job, &h);
+		assert_int_equal(r.event, THC_EVENT_EPOCH);
+		assert_int_equal(r.to, THC_TO_SENDER);
+		assert_false(h.flags & THC_F_ANSWER);
+		expect_epoch(&p, &job, &h);
+	}
+	/* once it has joined, those with its address use up what it may be told, and no others */
+	job.member[RANK].port = thc_be16(40003);
+	p.path.src_port++;
+	assert_int_equal(meet(&p, &home, &job, &h).why, THC_DROP_ADDRESS);
+	assert_int_equal(tell(&home, &job, RANK), THC_DROP_NONE);
+	assert_int_equal(tell(&home, &job, RANK), THC_DROP_KEY);
 }
 
 /* An aggregator that started anew tells ranks that it does not know, if their epoch is older. */
@@ -1627,6 +1668,7 @@ int main(void)
 		cmocka_unit_test(seal__has_a_key_for_each_direction),
 		cmocka_unit_test(epoch__another_key_is_told),
 		cmocka_unit_test(epoch__is_told_once_in_100_ms_and_rank),
+		cmocka_unit_test(lost__is_told_each_time),
 		cmocka_unit_test(lost__only_data),
 		cmocka_unit_test(join__strangers_are_few),
 		cmocka_unit_test(join__a_number_that_no_job_has),

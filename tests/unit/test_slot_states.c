@@ -348,6 +348,12 @@ THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
 	return THC_DROP_NONE;
 }
 
+THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
+{
+	(void)home;
+	return &m->told_at;
+}
+
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	(void)home;

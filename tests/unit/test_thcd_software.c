@@ -860,6 +860,31 @@ static void answer__closed_is_sealed(void **state)
 	expect_down(&p, THC_LANE_BYTES);
 }
 
+/* What reaches thcd beside XDP has no answer, and takes none of those that XDP may give. */
+static void epoch__beside_xdp_takes_no_turn(void **state)
+{
+	struct packet p;
+	struct thc_packet at = { .hdr = &p.h, .payload_len = LUT_BYTES };
+	struct thc_reaction r;
+
+	(void)state;
+	all_join();
+	at.path = workers[1].path;
+	p = request(1, 0);
+	p.h.key_id ^= 1;
+	d.software = false;
+	r = thcd_gate(&d, &at);
+	d.software = true;
+	assert_int_not_equal(r.to, THC_TO_DAEMON);
+	assert_int_equal(job()->member[1].told_at, 0);
+	p = request(1, 0);
+	p.h.key_id ^= 1;
+	r = thcd_gate(&d, &at);
+	assert_int_equal(r.event, THC_EVENT_EPOCH);
+	assert_int_not_equal(job()->member[1].told_at, 0);
+	nobody_hears();
+}
+
 /* A rank restarts: the others, which know the old keys only, are told of the new epoch by a key
  * that outlives epochs, each seldom; and with the new keys all goes on.
  */
@@ -934,6 +959,7 @@ int main(void)
 		CASE(answer__without_lanes_is_sealed),
 		CASE(answer__closed_is_sealed),
 		CASE(epoch__its_end_is_told),
+		CASE(epoch__beside_xdp_takes_no_turn),
 	};
 
 	return cmocka_run_group_tests_name("thcd software", tests, NULL, NULL);

@@ -49,6 +49,7 @@ struct thc_home {
 	struct thcd	*d;
 	u32		row;	/* of all jobs' */
 	u32		at;	/* the slot, of all */
+	u64		told_at;	/* see thc_home_told() */
 };
 
 THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
@@ -65,6 +66,12 @@ THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_j
 THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank)
 {
 	return &home->d->leaves[job - home->d->job][rank];
+}
+
+/* Beside XDP nobody is told, and the rank is still to be told by XDP. */
+THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
+{
+	return home->d->software ? &m->told_at : &home->told_at;
 }
 
 THC_INLINE u64 thc_home_clock(struct thc_home *home)

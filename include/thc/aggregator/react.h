@@ -45,6 +45,9 @@ THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
 /* ns, of a clock that does not go back. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home);
 
+/* When the member's rank was told last that its epoch is over. */
+THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m);
+
 /* Notes that the member has sent a packet. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
@@ -67,7 +70,7 @@ THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u3
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
 			       const struct thc_seals *seals, struct thc_slot *slot, u32 verdict);
 
-/* A rank is told once in so many ns that its epoch is over. */
+/* A rank that has joined is told once in so many ns that its epoch is over. */
 #define THC_TOLD_NS	(100 * THC_NS_PER_MS)
 
 /* --- the questions -------------------------------------------------------- */
@@ -133,19 +136,30 @@ THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, struct thc
 	return thc_react_token(home, thc_home_leaves(home, job, rank), THC_LEAVES_NS);
 }
 
+/* May the rank of a packet be told again that its epoch is over? */
+THC_INLINE int thc_react_tells(struct thc_home *home, struct thc_job *job,
+			       const struct thc_packet *p)
+{
+	u64 *told = thc_home_told(home, &job->member[thc_be16(p->hdr->rank) & (THC_RANKS_MAX - 1)]);
+	u64 now = thc_home_clock(home);
+
+	if (*told && now - *told < THC_TOLD_NS)
+		return 0;
+	*told = now;
+	return 1;
+}
+
 /* Data of an epoch that is over: its rank is told. Nothing that the packet says has been proved,
- * and one such answer is enough: a rank is told seldom.
+ * and one such answer is enough: a rank is told seldom. Not so if it is @lost: of a rank that has
+ * not joined no address is known, anybody could use up what it may be told, and it would wait in
+ * vain. The answer goes to where the packet came from, and is never longer.
  */
 THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc_job *job,
 					       const struct thc_seals *seals,
-					       const struct thc_packet *p)
+					       const struct thc_packet *p, int lost)
 {
-	struct thc_member *m = &job->member[thc_be16(p->hdr->rank) & (THC_RANKS_MAX - 1)];
-	u64 now = thc_home_clock(home);
-
-	if (m->told_at && now - m->told_at < THC_TOLD_NS)
+	if (!lost && !thc_react_tells(home, job, p))
 		return thc_react_drop(THC_DROP_KEY);
-	m->told_at = now;
 	thc_answer_epoch(p->hdr, job, seals, &p->path);
 	return thc_react_with(THC_EVENT_EPOCH, THC_TO_SENDER);
 }
@@ -193,14 +207,14 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 	epoch = *(volatile u32 *)&job->epoch;
 	key = thc_seals_up(seals, epoch);
 	if (!thc_seal_names(h, key->id))
-		return thc_react_epoch(home, job, seals, p);
+		return thc_react_epoch(home, job, seals, p, lost);
 	why = thc_home_seal(home, p, (u8)seals->seal, key);
 	if (!why)
 		why = thc_admit_form(h);
 	if (why)
 		return thc_react_drop(why);
 	if (lost || thc_be32(h->epoch) != epoch)
-		return thc_react_epoch(home, job, seals, p);
+		return thc_react_epoch(home, job, seals, p, lost);
 	thc_home_heard(home, &job->member[thc_be16(h->rank) & (THC_RANKS_MAX - 1)]);
 	why = thc_admit_data(job, h, &p->path, p->payload_len);
 	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_ADDED, THC_TO_SLOT);
