@@ -69,6 +69,39 @@ static void timers__of_one_packet_grow_and_do_not_wrap(void **state)
 	}
 }
 
+/* A while goes by, in which norms wait for a rank; data that was sent again. */
+static u32 norms_wait(struct worker *w)
+{
+	u64 sent[NORM_SLOTS];
+	u32 i, n;
+
+	w->now += THC_RTO_MIN;
+	n = again(w, &w->s.control, sent, NORM_SLOTS, NULL);
+	for (i = 0; i < n; i++)
+		assert_int_equal(take_wait(w, &w->s.control, sent[i], 0, 1), THC_GOT_WAIT);
+	return again(w, &w->s.data, sent, NORM_SLOTS, NULL);
+}
+
+/* Norms wait for a rank, and the rank for data that was lost. Both streams share the timers, and
+ * norms have them first: their pauses have grown until data has a turn.
+ */
+static void timers__leave_turns_to_others(void **state)
+{
+	struct worker *w = *state;
+	u64 begin = w->now;
+	u32 n = 0;
+
+	w->s.control.reserved = THC_PROBES;
+	assert_int_equal(launch_all(w, &w->s.control, NORM_SLOTS, ~0U), THC_PROBES);
+	while (w->now < begin + 20 * THC_BACKOFF_MAX)
+		assert_int_equal(norms_wait(w), 0);
+	launch_data(w, 1);
+	while (!n && w->now < begin + 100 * THC_BACKOFF_MAX)
+		n = norms_wait(w);
+	assert_int_equal(n, 1);
+	assert_true(w->now < begin + 25 * THC_BACKOFF_MAX);
+}
+
 static void timers__double_the_probes_while_these_were_lost(void **state)
 {
 	struct worker *w = *state;
@@ -228,6 +261,7 @@ int main(void)
 		CASE(timers__ask_for_the_oldest_and_back_off),
 		CASE(timers__ask_for_the_oldest_after_a_wrap),
 		CASE(timers__of_one_packet_grow_and_do_not_wrap),
+		CASE(timers__leave_turns_to_others),
 		CASE(timers__double_the_probes_while_these_were_lost),
 		CASE(timers__wait_ends_the_doubling),
 		CASE(timers__are_none_where_nothing_is_in_flight),

@@ -145,7 +145,12 @@ THC_INLINE u16 thc_sender_port(const struct thc_sender *s, u32 slot)
 THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 now)
 {
 	f->sent_at = now;
-	/* what was sent again comes after what was not */
+	/* What was sent again comes after what was not, and the later the oftener it was. There
+	 * is no bound but THC_TRIES_MAX: timers send few packets at a time, the oldest of both
+	 * streams that are due, norms first. Were the pause as short as that of timers, two norms
+	 * that wait for a rank would be sent each time, and never a lost packet that the rank is
+	 * waiting for.
+	 */
 	f->due = now + thc_window_rto(&s->window) * (1 + f->tries);
 	f->order = s->order++;
 	f->waiting = 0;

@@ -15,7 +15,9 @@
 #define THC_RTO_MIN	(5 * THC_NS_PER_MS)
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
 #define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
-/* Longest pause between retransmissions, however long no answer comes. */
+/* Longest pause between two times that timers fire, unless the RTO is longer: however long no
+ * answer comes. How long one packet waits for its turn is thc_flight_sent()'s.
+ */
 #define THC_BACKOFF_MAX	(100 * THC_NS_PER_MS)
 /* A round trip longer than this many of the shortest ones waited for a rank. */
 #define THC_RTT_SPREAD	4
