@@ -151,7 +151,9 @@ THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
 	return ok ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
-/* For fanout; a job's record is shared, so it is written only on a change. */
+/* For fanout; a job's record is shared, so it is written only on a change. Under the slot's lock,
+ * since the generation's answer may go out as soon as it is finished.
+ */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
 {
 	const struct thc_parsed *in = home->in;

@@ -773,7 +773,9 @@ static void drop__without_a_seal(void **state)
 	seal_with(THC_SEAL_NH);
 }
 
-/* Where answers by fanout go is learnt from packets whose tag is right, and from no others. */
+/* Where answers by fanout go is learnt from what is added, and from nothing else: neither from a
+ * packet whose tag is wrong, nor from a copy of one.
+ */
 static void heard__only_who_has_the_key(void **state)
 {
 	static const u8 nowhere[6];
@@ -810,6 +812,17 @@ static void heard__only_who_has_the_key(void **state)
 	expect_event("with the key", frame, len, XDP_DROP, THC_EVENT_ADDED);
 	assert_memory_equal(m->mac, f.src_mac, sizeof(f.src_mac));
 	assert_int_equal(m->vlan, thc_be16(9));
+	memset(f.src_mac, 0xee, sizeof(f.src_mac));
+	f.vlan = 8;
+	len = rig_frame(frame, &f, packet, packet_len);
+	expect_event("a copy", frame, len, XDP_REDIRECT, THC_EVENT_WAITED);
+	assert_memory_not_equal(m->mac, f.src_mac, sizeof(f.src_mac));
+	assert_int_equal(m->vlan, thc_be16(9));
+	/* the rank has another NIC: its next contribution says so */
+	fresh();
+	expect_event("another NIC", frame, len, XDP_DROP, THC_EVENT_ADDED);
+	assert_memory_equal(m->mac, f.src_mac, sizeof(f.src_mac));
+	assert_int_equal(m->vlan, thc_be16(8));
 }
 
 /* ns, as the programs' clock has it, a tick late. */

@@ -20,8 +20,8 @@
  * @port: UDP port it joined from, network order
  * @joined: it is a member of the current epoch
  * @left: it has left the current epoch
- * @mac: last seen Ethernet source, for fanout
- * @vlan: last seen VLAN tag control, network order
+ * @mac: Ethernet source of its last contribution that was added, for fanout
+ * @vlan: VLAN tag control of that contribution, network order
  * @tagged: its frames carry a VLAN tag, if only one of priority (@vlan 0)
  * @told_at: when its rank was last told that an epoch is over; ns of the aggregator's clock
  * @joins: limits JOINs under its name that XDP hands on

@@ -48,7 +48,7 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home);
 /* When the member's rank was told last that its epoch is over. */
 THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m);
 
-/* Notes that the member has sent a packet. */
+/* Notes that the packet, which is added, is the member's. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
 /* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: where that of a
@@ -215,7 +215,6 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 		return thc_react_drop(why);
 	if (lost || thc_be32(h->epoch) != epoch)
 		return thc_react_epoch(home, job, seals, p, lost);
-	thc_home_heard(home, &job->member[thc_be16(h->rank) & (THC_RANKS_MAX - 1)]);
 	why = thc_admit_data(job, h, &p->path, p->payload_len);
 	return why ? thc_react_drop(why) : thc_react_with(THC_EVENT_ADDED, THC_TO_SLOT);
 }
@@ -307,6 +306,8 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 	o = thc_slot_arrive(slot, &a, job->all);
 	r = thc_react_verdict(o.verdict);
 	if (o.verdict == THC_ADD) {
+		/* any other one may be a copy, from anywhere */
+		thc_home_heard(home, &job->member[a.rank & (THC_RANKS_MAX - 1)]);
 		/* asked again: the verifier of BPF would follow each kind from the gate to here */
 		thc_home_combine(home, thc_admit_kind(job, h), p, a.generation & 1, o.first);
 		if (!o.complete) {
