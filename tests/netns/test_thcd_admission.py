@@ -62,9 +62,9 @@ class Bed:
                                options=options, quiet=True)
         self.workers = []
 
-    def worker(self, place, address, ttl=None):
+    def worker(self, place, address, ttl=None, rank=0):
         """A rank that asks from a namespace, its packets with this TTL."""
-        w = wire.Worker(0, address, key=self.thcd.key, nonce=random.getrandbits(63) | 1,
+        w = wire.Worker(rank, address, key=self.thcd.key, nonce=random.getrandbits(63) | 1,
                         place=lambda call: netns.in_namespace(self.net.worker(place), call))
         if ttl and ":" in address:
             w.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, ttl)
@@ -277,8 +277,21 @@ def answers(bed, address):
             ttl(wire.LUT_ADD, **{**chunk, "epoch": w.epoch - 1})]
 
 
+def fanout__ranks_of_both_versions_of_ip_are_told_of():
+    """Native XDP copies the last contribution's headers; the software aggregator makes new ones."""
+    for mode, how in MODES.items():
+        for second in ADDRESSES:
+            with netns.Topology(2) as net, Bed(net, **how) as bed:
+                wire.join_all([bed.worker(rank, address, rank=rank) for rank, address
+                               in enumerate((netns.AGGREGATOR4, second))], heard=False)
+                assert "all 2 ranks joined" in bed.said(), bed.said()
+                told = "over IPv4, others over IPv6" in bed.said()
+                assert told == (mode == "xdp" and second == netns.AGGREGATOR6), bed.said()
+
+
 if __name__ == "__main__":
-    tap.main([prefix__default_is_the_subnets_of_the_interface,
+    tap.main([fanout__ranks_of_both_versions_of_ip_are_told_of,
+              prefix__default_is_the_subnets_of_the_interface,
               prefix__of_all_addresses_that_the_interface_has,
               prefix__of_every_interface_where_packets_come_through_all,
               prefix__others_are_named,

@@ -151,6 +151,26 @@ static void all_join(void)
 	assert_true(record->ready);
 }
 
+static void join__over_both_versions_of_ip(void **state)
+{
+	struct thc_addr v6 = { { thc_be32(0xfd000000), 0, 0, thc_be32(1) } };
+	int r;
+
+	(void)state;
+	assert_false(thcd_job_is_mixed(job));
+	all_join();
+	assert_false(thcd_job_is_mixed(job));
+	for (r = 0; r < N; r++) {
+		job->member[r].addr = v6;
+		assert_int_equal(thcd_job_is_mixed(job), r < N - 1);
+	}
+	/* who is not in any more does not count */
+	job->member[0].addr = thc_addr_v4(thc_be32(0x0a000001));
+	assert_true(thcd_job_is_mixed(job));
+	job->joined &= ~1ULL;
+	assert_false(thcd_job_is_mixed(job));
+}
+
 static void join__the_last_one_makes_it_ready(void **state)
 {
 	u32 epoch = job->epoch;
@@ -920,6 +940,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(join__the_last_one_makes_it_ready, setup),
+		cmocka_unit_test_setup(join__over_both_versions_of_ip, setup),
 		cmocka_unit_test_setup(join__heard_comes_later, setup),
 		cmocka_unit_test_setup(join__a_rank_without_the_group_means_fanout, setup),
 		cmocka_unit_test_setup(restart__raises_the_epoch, setup),

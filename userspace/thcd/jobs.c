@@ -198,6 +198,17 @@ bool thcd_job_is_behind(const struct thc_job *job, u32 last)
 	return last && last - job->epoch < THCD_AHEAD_MAX;
 }
 
+bool thcd_job_is_mixed(const struct thc_job *job)
+{
+	u64 v4 = 0;
+	int i;
+
+	for (i = 0; i < job->ranks; i++)
+		v4 |= (u64)thc_addr_is_v4(&job->member[i].addr) << i;
+	v4 &= job->joined;
+	return v4 && v4 != job->joined;
+}
+
 void thcd_job_restart(struct thc_job *job, struct thc_seals *seals, struct thcd_record *r, u8 rank,
 		      u32 last, const struct thc_path *path)
 {

@@ -53,6 +53,9 @@ const u8 *thcd_plan_key(const struct thcd_plan *plan);
 /* Is @last, a rank's last epoch, 0: it knows none, not older than the job's? */
 bool thcd_job_is_behind(const struct thc_job *job, u32 last);
 
+/* Are there ranks that have joined over IPv4, and ranks that have over IPv6? */
+bool thcd_job_is_mixed(const struct thc_job *job);
+
 /* The line printed at start. */
 void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size);
 

@@ -206,6 +206,13 @@ static void challenge_others(struct thcd *d, u16 job_id, const struct thc_hdr *r
 	}
 }
 
+/* Native XDP makes all copies of an answer from one packet. */
+static bool fans_out_to_some(const struct thcd *d, const struct thc_job *job)
+{
+	return job->reply == THC_REPLY_FANOUT && thcd_job_is_mixed(job) &&
+	       !strcmp(d->mode, "native");
+}
+
 static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct thcd_join_result *j)
 {
 	const struct thc_job *job = &d->job[job_id];
@@ -231,6 +238,12 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 		thcd_say_limited("job %u: all %u ranks joined session %u, answers by %s", job_id,
 				 job->ranks, job->epoch,
 				 job->reply == THC_REPLY_MULTICAST ? "multicast" : "fanout");
+	if (j->ready && fans_out_to_some(d, job))
+		thcd_say_limited(
+			"job %u: some ranks have joined over IPv4, others over IPv6: native XDP "
+			"sends an answer by fanout to the ranks of one of the two, and the others "
+			"have to ask for it: let all ranks use one",
+			job_id);
 }
 
 /* @plan: of the job whose key the JOIN has, NULL: of none */
