@@ -53,6 +53,11 @@ THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
 	return &m->told_at;
 }
 
+THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p)
+{
+	return p->path.dst_port == thc_config.port_base;
+}
+
 /* Cheap to read: tokens come every 5 ms. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {

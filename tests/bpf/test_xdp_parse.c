@@ -908,6 +908,10 @@ static void membership__passes_to_the_daemon(void **state)
 	assert_memory_equal(frame, out, len);
 	frame[len - 1] ^= 1;
 	expect_drop("JOIN, corrupted", frame, len, THC_DROP_TAG);
+	join.slot = 64;
+	len = rig_build(frame, &join, payload, JOIN_LEN);
+	expect_drop("JOIN to a port that thcd does not hear", frame, len, THC_DROP_SLOT);
+	join.slot = 0;
 	/* it is the daemon that says what is wrong with it */
 	join.rank = 200;
 	len = rig_build(frame, &join, payload, JOIN_LEN);
@@ -918,6 +922,11 @@ static void membership__passes_to_the_daemon(void **state)
 
 	len = rig_build(frame, &leave, payload, LEAVE_LEN);
 	expect_event("LEAVE", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
+	leave.slot = 64;
+	len = rig_build(frame, &leave, payload, LEAVE_LEN);
+	expect_drop("LEAVE to a port that thcd does not hear", frame, len, THC_DROP_SLOT);
+	leave.slot = 0;
+	len = rig_build(frame, &leave, payload, LEAVE_LEN);
 	frame[HEAD + TAG_AT] ^= 1;
 	expect_drop("LEAVE, corrupted", frame, len, THC_DROP_TAG);
 	frame[HEAD + KEY_AT] ^= 1;

@@ -829,8 +829,17 @@ static enum thc_drop_reason bad_form(const struct thc_hdr *h)
 	return h->count || h->bitmap ? THC_DROP_RESERVED : THC_DROP_NONE;
 }
 
+/* Has the packet with @payload come to the port that thcd listens on? */
+static bool is_heard(const u8 *payload)
+{
+	const u8 *udp = payload - sizeof(struct thc_hdr) - 8;
+
+	return (udp[2] << 8 | udp[3]) == THC_PORT_DEFAULT;
+}
+
 /* Of JOIN and LEAVE. */
-static enum thc_drop_reason bad_membership_form(const struct thc_hdr *h, u32 length)
+static enum thc_drop_reason bad_membership_form(const struct thc_hdr *h, const u8 *payload,
+						u32 length)
 {
 	enum thc_drop_reason why = bad_form(h);
 
@@ -838,7 +847,9 @@ static enum thc_drop_reason bad_membership_form(const struct thc_hdr *h, u32 len
 		return why;
 	if (h->width)
 		return THC_DROP_WIDTH;
-	return length == (h->op == THC_OP_JOIN ? 64 : 16) ? THC_DROP_NONE : THC_DROP_LENGTH;
+	if (length != (h->op == THC_OP_JOIN ? 64 : 16))
+		return THC_DROP_LENGTH;
+	return is_heard(payload) ? THC_DROP_NONE : THC_DROP_SLOT;
 }
 
 static enum thc_drop_reason take(int *of)
@@ -849,7 +860,7 @@ static enum thc_drop_reason take(int *of)
 static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_end *end,
 				     const u8 *payload, u32 length)
 {
-	enum thc_drop_reason why = bad_membership_form(h, length);
+	enum thc_drop_reason why = bad_membership_form(h, payload, length);
 	int job = thc_be16(h->job);
 
 	if (why)
@@ -865,7 +876,7 @@ static enum thc_drop_reason bad_join(const struct thc_hdr *h, const struct thc_e
 static enum thc_drop_reason bad_leave(const struct thc_hdr *h, const struct thc_end *end,
 				      const u8 *payload, u32 length)
 {
-	enum thc_drop_reason why = bad_membership_form(h, length);
+	enum thc_drop_reason why = bad_membership_form(h, payload, length);
 	int job = thc_be16(h->job);
 
 	if (why)
@@ -931,7 +942,7 @@ static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 
 	memcpy(&h, frame + at, sizeof(h));
 	/* the daemon answers JOINs of version 1 */
-	if (h.version == 1 && h.op == THC_OP_JOIN && length == 16)
+	if (h.version == 1 && h.op == THC_OP_JOIN && length == 16 && is_heard(payload))
 		return take(&tokens);
 	if (h.version != THC_VERSION)
 		return THC_DROP_VERSION;

@@ -108,6 +108,7 @@ static struct packet control(u8 op)
 
 	p.hdr.op = op;
 	p.hdr.width = 0;
+	p.path.dst_port = BASE;
 	p.bytes = op == THC_OP_JOIN ? sizeof(struct thc_join) : sizeof(struct thc_leave);
 	return p;
 }
@@ -169,6 +170,12 @@ THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
 {
 	(void)home;
 	return &m->told_at;
+}
+
+THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p)
+{
+	(void)home;
+	return p->path.dst_port == BASE;
 }
 
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
@@ -415,6 +422,7 @@ static void admission__joins_of_version_1(void **state)
 
 	(void)state;
 	p.hdr.version = 1;
+	p.path.dst_port = BASE;
 	for (op = 0; op < 256; op++) {
 		for (p.bytes = 0; p.bytes <= 64; p.bytes += 8) {
 			struct thc_reaction r;
@@ -429,6 +437,10 @@ static void admission__joins_of_version_1(void **state)
 	}
 	p.hdr.op = THC_OP_JOIN;
 	p.bytes = 16;
+	/* on other ports nobody hears it */
+	p.path.dst_port = BASE + 1;
+	expect(&p, THC_DROP_VERSION);
+	p.path.dst_port = BASE;
 	for (i = 0; i < 200 && !react(&p, &home, NULL).why; i++)
 		;
 	assert_true(i < 200);
@@ -1244,6 +1256,12 @@ static void fault_reserved(struct packet *p, struct thc_home *home)
 	p->hdr.count = thc_be16(1);
 }
 
+static void fault_port(struct packet *p, struct thc_home *home)
+{
+	(void)home;
+	p->path.dst_port++;
+}
+
 static void fault_epoch(struct packet *p, struct thc_home *home)
 {
 	(void)home;
@@ -1331,6 +1349,7 @@ static const struct fault of_leave[] = {
 	{ fault_reserved, THC_DROP_RESERVED },
 	{ fault_width, THC_DROP_WIDTH },
 	{ fault_length, THC_DROP_LENGTH },
+	{ fault_port, THC_DROP_SLOT },
 	{ fault_key, THC_DROP_KEY },
 	{ fault_tag, THC_DROP_TAG },
 	{ fault_leaves, THC_DROP_FLOOD },
@@ -1344,6 +1363,7 @@ static const struct fault of_join[] = {
 	{ fault_reserved, THC_DROP_RESERVED },
 	{ fault_width, THC_DROP_WIDTH },
 	{ fault_length, THC_DROP_LENGTH },
+	{ fault_port, THC_DROP_SLOT },
 	{ fault_job, THC_DROP_FLOOD },
 	{ fault_key, THC_DROP_FLOOD },
 	{ fault_rank, THC_DROP_FLOOD },
@@ -1409,13 +1429,13 @@ static void order__data(void **state)
 static void order__leave(void **state)
 {
 	(void)state;
-	ORDER(control(THC_OP_LEAVE), of_leave, 10);
+	ORDER(control(THC_OP_LEAVE), of_leave, 11);
 }
 
 static void order__join(void **state)
 {
 	(void)state;
-	ORDER(control(THC_OP_JOIN), of_join, 9);
+	ORDER(control(THC_OP_JOIN), of_join, 10);
 }
 
 /* JOIN and LEAVE go on to the daemon, and to it alone, of any epoch. */

@@ -74,6 +74,14 @@ THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
 	return home->d->software ? &m->told_at : &home->told_at;
 }
 
+/* What is here was heard. */
+THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p)
+{
+	(void)home;
+	(void)p;
+	return 1;
+}
+
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	(void)home;

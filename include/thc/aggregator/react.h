@@ -42,6 +42,9 @@ THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
 						    const struct thc_packet *p,
 						    const struct thc_seals *seals);
 
+/* Does the daemon hear what comes to the packet's port? It listens on the base port alone. */
+THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p);
+
 /* ns, of a clock that does not go back. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home);
 
@@ -86,8 +89,9 @@ THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc
 		       thc_react_drop(THC_DROP_FLOOD);
 }
 
-/* Form of JOIN and LEAVE; @bytes: of the payload. */
-THC_INLINE enum thc_drop_reason thc_react_membership_form(const struct thc_packet *p, u32 bytes)
+/* Form of JOIN and LEAVE, and their port; @bytes: of the payload. */
+THC_INLINE enum thc_drop_reason thc_react_membership_form(struct thc_home *home,
+							  const struct thc_packet *p, u32 bytes)
 {
 	enum thc_drop_reason why = thc_admit_form(p->hdr);
 
@@ -95,6 +99,8 @@ THC_INLINE enum thc_drop_reason thc_react_membership_form(const struct thc_packe
 		why = THC_DROP_WIDTH;
 	if (!why && p->payload_len != bytes)
 		why = THC_DROP_LENGTH;
+	if (!why && !thc_home_hears(home, p))
+		why = THC_DROP_SLOT;
 	return why;
 }
 
@@ -105,7 +111,7 @@ THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_
 					      const struct thc_seals *seals,
 					      const struct thc_packet *p)
 {
-	enum thc_drop_reason why = thc_react_membership_form(p, sizeof(struct thc_join));
+	enum thc_drop_reason why = thc_react_membership_form(home, p, sizeof(struct thc_join));
 	u32 rank = thc_be16(p->hdr->rank);
 
 	if (why)
@@ -125,7 +131,7 @@ THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, struct thc
 					       const struct thc_packet *p)
 {
 	u32 rank = thc_be16(p->hdr->rank) & (THC_RANKS_MAX - 1);
-	enum thc_drop_reason why = thc_react_membership_form(p, sizeof(struct thc_leave));
+	enum thc_drop_reason why = thc_react_membership_form(home, p, sizeof(struct thc_leave));
 
 	if (!why && !thc_seal_names(p->hdr, seals->join.id))
 		why = THC_DROP_KEY;
@@ -167,7 +173,7 @@ THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc
 /* The daemon tells whoever joins by version 1 that it is over. */
 THC_INLINE struct thc_reaction thc_react_version(struct thc_home *home, const struct thc_packet *p)
 {
-	if (thc_version1_joins(p->hdr, p->payload_len))
+	if (thc_version1_joins(p->hdr, p->payload_len) && thc_home_hears(home, p))
 		return thc_react_token(home, thc_home_strangers(home), THC_JOINS_NS);
 	return thc_react_drop(THC_DROP_VERSION);
 }
