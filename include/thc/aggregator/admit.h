@@ -12,7 +12,7 @@
 #include <thc/wire/route.h>
 #include <thc/wire/seal.h>
 
-/* Has the packet passed no more routers than its job allows? Asked before the packet sum:
+/* Has the packet passed no more routers than its job allows? Asked before the seal:
  * it costs nothing, and ends what is sent from afar under a worker's address.
  */
 THC_INLINE int thc_admit_near(const struct thc_job *job, const struct thc_path *path)

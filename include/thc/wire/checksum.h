@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The Internet checksum (RFC 1071), for the UDP header of answers. The packet
- * sum guards their contents; this one is filled in because receivers join
+ * The Internet checksum (RFC 1071), for the UDP header of answers. The seal
+ * guards their contents; this one is filled in because receivers join
  * datagrams into one only if they have it (UDP GRO), and an answer then costs
  * a fraction of what it costs alone.
  *

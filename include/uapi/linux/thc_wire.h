@@ -146,7 +146,8 @@ enum thc_seal_type {
  * @count: contributions in the sum (answers, WAIT, STALE), else 0; more than
  *	the bits of @bitmap only below a tree
  * @generation: use number of the slot, q div W; serial arithmetic
- * @bitmap: bit r: rank r is in the sum (answers, WAIT, STALE), else 0
+ * @bitmap: bit r: rank r is in the sum (answers, WAIT, STALE), or, with THC_F_EPOCH,
+ *	has joined the epoch that @epoch names; else 0
  */
 struct thc_hdr {
 	__u8	version;
