@@ -30,6 +30,10 @@ def once(cases, *but):
 def main(cases):
     """Runs cases (those named on the command line, or all); never returns."""
     wanted = sys.argv[1:]
+    unknown = set(wanted) - {c.__name__ for c in cases}
+    if unknown:
+        print(f"1..1\nnot ok 1 - no case is called {' or '.join(sorted(unknown))}")
+        sys.exit(1)
     cases = [c for c in cases if not wanted or c.__name__ in wanted]
     reason = netns.why_not()
     if reason:
