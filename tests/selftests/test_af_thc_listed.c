@@ -12,7 +12,7 @@
 #define AT		"127.0.0.1"
 #define DAEMONS_MAX	16
 /* Described but for its ranks and its shards. */
-#define SHARDED		"1," JOB_KEY ",reply=fanout,seed=9,slots=32,ranks="
+#define SHARDED		"1," JOB_OF_TEST ",seed=9,slots=32,ranks="
 
 FIXTURE(listed)
 {
@@ -245,7 +245,7 @@ TEST_F(listed, aggregators_that_do_not_agree)
 {
 	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
 	ASSERT_EQ(start_shard(&self->daemon[1],
-			      "1," JOB_KEY ",reply=fanout,seed=8,slots=32,ranks=1", 1, 2),
+			      "1," JOB_OF_TEST ",seed=8,slots=32,ranks=1", 1, 2),
 		  0);
 	refused(_metadata, self->fd[0], shard_port(0), EPROTO, THC_FAILED_SHARDS, 1);
 }

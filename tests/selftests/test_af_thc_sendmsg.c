@@ -327,7 +327,7 @@ TEST_F_TIMEOUT(calls, sixty_four_sockets_by_eight_threads, 100)
 			add_up(want[job][round], &s);
 		}
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "32",
-			       "2," JOB_KEY ",reply=fanout,ranks=32"),
+			       "2," JOB_OF_TEST ",ranks=32"),
 		  0);
 	/* the debug kernel of a busy host takes minutes for so many */
 	for (i = 0; i < JOBS * JOB_RANKS; i++) {

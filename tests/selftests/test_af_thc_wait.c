@@ -308,7 +308,7 @@ TEST_F(job, connect_and_sendmsg_are_canceled_while_joining)
 	struct sockaddr_thc other = place("127.0.0.1", PORT, 2, 0);
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
-			       "2,ranks=2," JOB_KEY ",reply=fanout"),
+			       "2,ranks=2," JOB_OF_TEST),
 		  0);
 	join.fd = send.fd = self->fd[0] = thc_open(0);
 	ASSERT_EQ(begin_waiting(&join), 0);

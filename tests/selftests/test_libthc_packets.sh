@@ -6,4 +6,4 @@
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"
 over_af_thc test_packets.py packets__1_rank_fp32_software \
-	packets__4_ranks_fp32_software_with_losses packets__8_ranks_fp16_software_with_losses
+	packets__8_ranks_fp16_software_with_losses

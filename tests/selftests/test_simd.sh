@@ -75,11 +75,12 @@ summed()
 # Of test_xdp_ops the cases that look at lanes. cmocka is content with a name that no case has.
 lanes()
 {
+	THC_TEST_FILTER='ops__every_*_every_order' "$ops" >"$work/lanes" 2>&1
+	status=$?
+	cat "$work/lanes"
+	[ "$status" -eq 0 ] || return 1
 	for case in $LANES; do
-		THC_TEST_FILTER=$case "$ops" >"$work/lanes" 2>&1
-		status=$?
-		cat "$work/lanes"
-		[ "$status" -eq 0 ] && grep -q "OK.*$case\|^ok.*$case" "$work/lanes" || return 1
+		grep -q "OK.*$case\|^ok.*$case" "$work/lanes" || return 1
 	done
 }
 

@@ -14,6 +14,10 @@
 #define KEY_FILE	"/tmp/afthc.key"
 /* In a description of a job for thcd. */
 #define JOB_KEY		"key=@" KEY_FILE
+/* The same and more, of a job whose table does not have to be found, which takes an emulated machine
+ * a second.
+ */
+#define JOB_OF_TEST	JOB_KEY ",table=uniform,reply=fanout"
 
 extern const uint8_t job_key[THC_KEY_BYTES];
 
