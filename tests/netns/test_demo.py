@@ -184,20 +184,20 @@ def trains__with_loss():
 
 
 def trains__by_a_rate():
-    result, text = train("--rate", "6", "--software")
+    result, text = train("--rate", "6", "--software", repeats=1)
     chosen = has_chosen(result, text, rate=6)
     # buckets of a step share it by norms of steps before, which change much in the first ones
     assert 5.7 < chosen["bits_up"] + chosen["bits_down"] < 6.3, chosen
     assert "by a rate of 6 bits" in text and "ranks=2,rate=6,key=" in text, text
+    assert "25 MiB" in text and "thc_link_ms" not in result["buckets"]["times"][1]
 
 
 def trains__by_an_error_with_loss():
-    result, text = train("--error", "0.02", "--loss", "0.02", repeats=1)
+    result, text = train("--error", "0.02", "--loss", "0.02")
     chosen = has_chosen(result, text, error=.02)
     # sixteenths of logarithms, by which it is aimed at, are rounded
     assert .018 < chosen["error_predicted"] < .0208, chosen
     assert result["retransmits"] > 0 and "by an error of 0.02" in text, text
-    assert "25 MiB" in text and "thc_link_ms" not in result["buckets"]["times"][1]
 
 
 def refuses__goals_that_make_no_sense():

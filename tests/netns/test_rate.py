@@ -300,13 +300,9 @@ def af_thc__loss_5_percent():
     check(3, loss=.05)
 
 
-def af_thc__without_error_memories():
-    check(2, feedback=False)
-
-
 if __name__ == "__main__":
     if os.environ.get("THC_TRANSPORT") == "af_thc":
-        tap.main([af_thc__loss_5_percent, af_thc__without_error_memories])
+        tap.main([af_thc__loss_5_percent])
     else:
         tap.main([native__loss_5_percent, native__sums_of_sixteen_bits, generic__three_shards,
                   software__loss_5_percent, auto__is_the_same_on_all_ranks,

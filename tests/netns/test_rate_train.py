@@ -65,7 +65,7 @@ def near(got, want, more):
 
 
 def gloo__sends_floats_in_a_ring():
-    row = row_of("Gloo fp32", small())
+    row = row_of("Gloo fp32", BY_GROUP)
     for direction in ("up", "down"):
         near(row[direction], 32 * RING, .1)
 
@@ -91,7 +91,7 @@ def powersgd__sends_its_factors():
 
 
 def what_is_kept__is_not_done_again():
-    options, fp32 = small(), way("Gloo fp32")
+    options, fp32 = BY_GROUP, way("Gloo fp32")
     first = trainer(options).rows(fp32)
     again = trainer(options)
     again._train = None
@@ -113,6 +113,7 @@ if __name__ == "__main__":
         sys.exit(4)
     rate_train.TIMED = 6
     FOLDER = tempfile.TemporaryDirectory()
+    BY_GROUP = small()      # of both cases that train by Gloo
     tap.main([gloo__sends_floats_in_a_ring, job__sends_four_bits_up_and_eight_down,
               rate__sends_as_few_as_it_says,
               powersgd__sends_its_factors, what_is_kept__is_not_done_again])

@@ -195,7 +195,7 @@ def main():
                        "simd": program("bench_simd", args.quick), "allreduce": {}}
             unshaped, memory, stats = allreduce(None, repeats)
             shaped, _, _ = allreduce(RATE, repeats)
-            pairs = 3 if args.quick else PAIRS
+            pairs = min(3, args.repeats) if args.quick else PAIRS
             unshaped["sealed"], shaped["sealed"] = sealed(None, pairs), sealed(RATE, pairs)
     except netns.NetnsError as error:
         print(f"bench: {error}", file=sys.stderr)
