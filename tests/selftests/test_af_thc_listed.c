@@ -244,8 +244,7 @@ TEST_F(listed, an_address_is_that_of_number_0)
 TEST_F(listed, aggregators_that_do_not_agree)
 {
 	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
-	ASSERT_EQ(start_shard(&self->daemon[1],
-			      "1," JOB_OF_TEST ",seed=8,slots=32,ranks=1", 1, 2),
+	ASSERT_EQ(start_shard(&self->daemon[1], "1," JOB_OF_TEST ",seed=8,slots=32,ranks=1", 1, 2),
 		  0);
 	refused(_metadata, self->fd[0], shard_port(0), EPROTO, THC_FAILED_SHARDS, 1);
 }

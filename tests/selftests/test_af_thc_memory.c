@@ -166,8 +166,7 @@ TEST_F(host, connect_without_room)
 	int holder = thc_open(0);
 	uint64_t start;
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
-			       "2,ranks=1," JOB_OF_TEST),
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", "2,ranks=1," JOB_OF_TEST),
 		  0);
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
 	/* it keeps room for a connection, which is more than a message takes */
@@ -213,9 +212,7 @@ TEST_F(host, connect_without_room_holds_none)
 	unsigned int i;
 
 	for (i = 0; i < 4; i++)
-		ASSERT_EQ(start_shard(&shard[i], "1," JOB_OF_TEST ",slots=3600,ranks=1", i,
-				      4),
-			  0);
+		ASSERT_EQ(start_shard(&shard[i], "1," JOB_OF_TEST ",slots=3600,ranks=1", i, 4), 0);
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", shard_port(4),
 			       "2,ranks=1," JOB_OF_TEST ",slots=3600", NULL),
 		  0);
@@ -366,8 +363,7 @@ TEST_F(host, memory_of_one_user_leaves_some_for_others)
 	struct helper alice, bob;
 	int most, alices, bobs;
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
-			       "2,ranks=1," JOB_OF_TEST),
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", "2,ranks=1," JOB_OF_TEST),
 		  0);
 	ASSERT_EQ(set_host_memory("2"), 0);
 	/* who has the capability has all of it */
@@ -420,8 +416,7 @@ TEST_F(host, memory_of_a_users_containers_is_the_users)
 	struct helper alice, container;
 	int alices;
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1",
-			       "2,ranks=1," JOB_OF_TEST),
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", "2,ranks=1," JOB_OF_TEST),
 		  0);
 	ASSERT_EQ(set_host_memory("2"), 0);
 	ASSERT_EQ(begin_helper(&container, ALICE, 2, true), 0);

@@ -307,8 +307,7 @@ TEST_F(job, connect_and_sendmsg_are_canceled_while_joining)
 		       send = { .call = wait_in_sendmsg, .number = SYS_sendmsg };
 	struct sockaddr_thc other = place("127.0.0.1", PORT, 2, 0);
 
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
-			       "2,ranks=2," JOB_OF_TEST),
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", "2,ranks=2," JOB_OF_TEST),
 		  0);
 	join.fd = send.fd = self->fd[0] = thc_open(0);
 	ASSERT_EQ(begin_waiting(&join), 0);

@@ -56,8 +56,7 @@ FIXTURE_SETUP(starved)
 	if (why_not())
 		SKIP(return, "%s", why_not());
 	ASSERT_EQ(enter_netns(), 0);
-	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2",
-			       "2,ranks=2," JOB_OF_TEST),
+	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", "2,ranks=2," JOB_OF_TEST),
 		  0);
 	for (r = 0; r < ALL_RANKS; r++) {
 		self->ranks[r].rank = r;

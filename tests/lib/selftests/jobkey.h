@@ -14,9 +14,7 @@
 #define KEY_FILE	"/tmp/afthc.key"
 /* In a description of a job for thcd. */
 #define JOB_KEY		"key=@" KEY_FILE
-/* The same and more, of a job whose table does not have to be found, which takes an emulated machine
- * a second.
- */
+/* The same of a job whose table does not have to be found: an emulated machine needs a second. */
 #define JOB_OF_TEST	JOB_KEY ",table=uniform,reply=fanout"
 
 extern const uint8_t job_key[THC_KEY_BYTES];
