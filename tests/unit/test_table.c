@@ -160,6 +160,27 @@ static void solve__brute_force(void **state)
 	}
 }
 
+/* Every bits with granularities from the least on, odd and even. */
+static void least__is_what_the_best_levels_cost(void **state)
+{
+	static const double p[] = { 1e-9, 1.0 / 728, 1.0 / 32, 0.25 };
+	struct thc_table t, least;
+	unsigned int bits, g, i;
+
+	(void)state;
+	for (bits = 1; bits <= THC_TABLE_BITS_MAX; bits++) {
+		for (g = (1U << bits) - 1; g < 2U << bits; g += 1 + g / 7) {
+			for (i = 0; i < COUNT(p); i++) {
+				solve(bits, g, p[i], &t);
+				assert_int_equal(thc_table_least(bits, g, p[i], &least), 0);
+				assert_near(least.cost, t.cost, 1e-12);
+				assert_true(least.t == t.t);
+			}
+		}
+	}
+	assert_int_equal(thc_table_least(4, 14, 0.1, &t), -EINVAL);
+}
+
 static void solve__uniform(void **state)
 {
 	struct thc_table t;
@@ -484,6 +505,7 @@ int main(void)
 		cmocka_unit_test(from_values__published_costs),
 		cmocka_unit_test(solve__equals_integral),
 		cmocka_unit_test(solve__brute_force),
+		cmocka_unit_test(least__is_what_the_best_levels_cost),
 		cmocka_unit_test(solve__uniform),
 		cmocka_unit_test(solve__thresholds),
 		cmocka_unit_test(normal_quantile__inverts_erfc),

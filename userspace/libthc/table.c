@@ -83,13 +83,22 @@ static struct grid grid_at(const struct thc_table *t, double i)
 	return (struct grid){ a, normal_density(a), normal_upper(-a) };
 }
 
+/* All positions; the half on the right mirrors that on the left. */
+static void fill_grid(struct grid *grid, const struct thc_table *t)
+{
+	unsigned int g = t->granularity, i;
+
+	for (i = 0; i <= g / 2; i++) {
+		grid[i] = grid_at(t, i);
+		grid[g - i] = (struct grid){ -grid[i].a, grid[i].density, 1 - grid[i].below };
+	}
+}
+
 static double interval_cost(const struct grid *lo, const struct grid *hi)
 {
 	double l = lo->a, h = hi->a;
-	double mass = hi->below - lo->below;
 
-	return (l + h) * (lo->density - hi->density) - l * h * mass -
-	       (mass + l * lo->density - h * hi->density);
+	return h * lo->density - l * hi->density - (1 + l * h) * (hi->below - lo->below);
 }
 
 static int table_start(unsigned int bits, unsigned int g, double p, struct thc_table *out)
@@ -161,6 +170,22 @@ static void solve_costs(const struct grid *grid, unsigned int g, unsigned int in
 	}
 }
 
+/*
+ * What the best levels cost, of @rest with half of the intervals, rounded down, and one more. Their
+ * number is odd and the density even: what leads to the interval in the middle costs what leads on
+ * from where the mirror has it.
+ */
+static double least_cost(const double *rest, unsigned int g, unsigned int intervals)
+{
+	const double *to = rest + (size_t)(intervals / 2) * (g + 1), *on = to + g + 1;
+	double least = INFINITY;
+	unsigned int i;
+
+	for (i = 0; i <= g; i++)
+		least = fmin(least, to[g - i] + on[i]);
+	return least;
+}
+
 static void solve_path(const struct grid *grid, const double *rest, struct thc_table *t)
 {
 	unsigned int g = t->granularity, k, i = 0, j;
@@ -190,29 +215,42 @@ void thc_table_price(struct thc_table *t)
 	}
 }
 
-int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struct thc_table *out)
+/* The best levels and their cost, or their cost alone. */
+static int solve(struct thc_table *t, bool levels)
 {
-	int ret = table_start(bits, granularity, p, out);
-	size_t points = (size_t)granularity + 1, i;
-	struct grid *grid;
-	double *rest;
+	unsigned int g = t->granularity, intervals = t->levels - 1;
+	unsigned int rows = levels ? intervals : intervals / 2 + 1;
+	size_t points = (size_t)g + 1;
+	struct grid *grid = calloc(points, sizeof(*grid));
+	double *rest = malloc(points * (rows + 1) * sizeof(*rest));
 
-	if (ret)
-		return ret;
-	grid = calloc(points, sizeof(*grid));
-	rest = malloc(points * out->levels * sizeof(*rest));
 	if (grid && rest) {
-		for (i = 0; i < points; i++)
-			grid[i] = grid_at(out, (unsigned int)i);
-		solve_costs(grid, granularity, out->levels - 1, rest);
-		solve_path(grid, rest, out);
-		thc_table_price(out);
-	} else {
-		ret = -ENOMEM;
+		fill_grid(grid, t);
+		solve_costs(grid, g, rows, rest);
+		if (levels) {
+			solve_path(grid, rest, t);
+			thc_table_price(t);
+		} else {
+			t->cost = least_cost(rest, g, intervals);
+		}
 	}
 	free(rest);
 	free(grid);
-	return ret;
+	return grid && rest ? 0 : -ENOMEM;
+}
+
+int thc_table_solve(unsigned int bits, unsigned int granularity, double p, struct thc_table *out)
+{
+	int ret = table_start(bits, granularity, p, out);
+
+	return ret ? ret : solve(out, true);
+}
+
+int thc_table_least(unsigned int bits, unsigned int granularity, double p, struct thc_table *out)
+{
+	int ret = table_start(bits, granularity, p, out);
+
+	return ret ? ret : solve(out, false);
 }
 
 int thc_table_from_values(unsigned int bits, unsigned int granularity, double p,

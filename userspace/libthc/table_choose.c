@@ -72,27 +72,28 @@ static int search(const struct thc_table_wish *w, unsigned int g, struct thc_tab
 	struct thc_table at_c, at_d;
 	int steps = STEPS, ret;
 
-	ret = thc_table_solve(w->bits, g, exp(c), &at_c);
+	ret = thc_table_least(w->bits, g, exp(c), &at_c);
 	if (!ret)
-		ret = thc_table_solve(w->bits, g, exp(d), &at_d);
+		ret = thc_table_least(w->bits, g, exp(d), &at_d);
 	while (!ret && steps--) {
 		if (price(w, &at_c) < price(w, &at_d)) {
 			hi = d;
 			d = c;
 			at_d = at_c;
 			c = hi - ratio * (hi - lo);
-			ret = thc_table_solve(w->bits, g, exp(c), &at_c);
+			ret = thc_table_least(w->bits, g, exp(c), &at_c);
 		} else {
 			lo = c;
 			c = d;
 			at_c = at_d;
 			d = lo + ratio * (hi - lo);
-			ret = thc_table_solve(w->bits, g, exp(d), &at_d);
+			ret = thc_table_least(w->bits, g, exp(d), &at_d);
 		}
 	}
-	if (!ret)
-		*out = price(w, &at_c) < price(w, &at_d) ? at_c : at_d;
-	return ret;
+	if (ret)
+		return ret;
+	return thc_table_solve(w->bits, g, price(w, &at_c) < price(w, &at_d) ? at_c.p : at_d.p,
+			       out);
 }
 
 static int choose_fraction(const struct thc_table_wish *w, unsigned int g, struct thc_table *out)
@@ -121,7 +122,7 @@ static int choose_candidates(const struct thc_table_wish *w, unsigned int least,
 	for (g = top; g >= least && g <= top; g -= step) {
 		struct thc_table t;
 		double e;
-		int ret = thc_table_solve(w->bits, g, p, &t);
+		int ret = thc_table_least(w->bits, g, p, &t);
 
 		if (ret)
 			return ret;
