@@ -170,13 +170,16 @@ dkms_takes_this()
 }
 
 # DKMS copies the sources to a folder of its own and runs the commands of dkms.conf. Nobody debugs
-# what comes of it.
+# what comes of it. Here with all warnings, of which no one is let pass.
 dkms_builds()
 {
 	echo "thc $(dkms_conf PACKAGE_VERSION) for $release"
 	[ "$(dkms_conf PACKAGE_VERSION)" = "$version" ] || return 1
 	mkdir -p "$at" && cp -r "$sources/." "$at" || return 1
-	MAKEFLAGS=-j$(nproc) sh -c "$(dkms_conf 'MAKE[0]')" || return 1
+	MAKEFLAGS="-j$(nproc) W=1" sh -c "$(dkms_conf 'MAKE[0]')" >"$root/dkms.log" 2>&1
+	status=$?
+	cat "$root/dkms.log"
+	[ "$status" -eq 0 ] && ! grep -q 'warning:' "$root/dkms.log" || return 1
 	module "$at/$(dkms_conf 'BUILT_MODULE_NAME[0]').ko" "$version"
 }
 

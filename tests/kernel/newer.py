@@ -4,8 +4,8 @@
 
     newer.py RELEASE BUILT OUT
 
-BUILT is a folder in which kmod/ has been compiled: the compiler's notes say which headers it
-found. OUT gets a copy of each header that upstream has changed in a way that concerns the module,
+BUILT is a folder in which kmod/ has been compiled, or what includes all that is named below: the
+compiler's notes say which headers it found. OUT gets a copy of each header that upstream has changed in a way that concerns the module,
 up to RELEASE. The old form is gone from the copy, so that only the new one compiles. An edit that
 finds neither the old form nor the new one is an error: the test would prove nothing.
 """
