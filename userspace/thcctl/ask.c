@@ -17,7 +17,8 @@
 
 /* An answer is some kilobytes; more is not from thcd. */
 #define ANSWER_MAX	(4 << 20)
-#define PATIENCE_S	5
+#define REQUEST_MAX	64
+#define PATIENCE_S	10
 /* Room for all names of struct thcctl_instances, a blank before each. */
 #define NAMES_BYTES	(THCCTL_INSTANCES_MAX * (THCCTL_NAME_BYTES + 1) + sizeof(" and more"))
 
@@ -160,22 +161,42 @@ static int connect_to(const char *path)
 	return -1;
 }
 
+/* Asks, and takes what @fd brings until it is closed, at most ANSWER_MAX bytes, into @text; 0, or
+ * errno.
+ */
+static int exchange(int fd, const char *request, char *text)
+{
+	char line[REQUEST_MAX];
+	int length = snprintf(line, sizeof(line), "%s\n", request);
+	size_t used = 0;
+	ssize_t n = 1;
+
+	*text = '\0';
+	if (send(fd, line, (size_t)length, MSG_NOSIGNAL) != length)
+		return errno;
+	while (used < ANSWER_MAX && (n = recv(fd, text + used, ANSWER_MAX - used, 0)) > 0)
+		used += n;
+	text[used] = '\0';
+	return n < 0 ? errno : 0;
+}
+
 static cJSON *converse(int fd, const char *request)
 {
 	char *text = malloc(ANSWER_MAX + 1);
 	cJSON *o = NULL;
-	size_t used = 0;
-	ssize_t n = 1;
+	int err = text ? exchange(fd, request, text) : ENOMEM;
 
-	if (text && dprintf(fd, "%s\n", request) > 0) {
-		while (used < ANSWER_MAX && (n = recv(fd, text + used, ANSWER_MAX - used, 0)) > 0)
-			used += n;
-		text[used] = '\0';
-		o = cJSON_Parse(text);
-	}
+	if (err == EAGAIN)
+		thcctl_say("thcd did not answer within %d s: it is stopped, or has no time",
+			   PATIENCE_S);
+	else if (err == EPIPE || err == ECONNRESET || (!err && !*text))
+		thcctl_say("thcd closed the connection without an answer: it ends, has no memory, "
+			   "or is asked by many at once");
+	else if (err)
+		thcctl_say("cannot talk to thcd: %s", strerror(err));
+	else if (!(o = cJSON_Parse(text)))
+		thcctl_say("thcd's answer is not JSON: are thcd and thcctl of one version?");
 	free(text);
-	if (!o)
-		thcctl_say("thcd did not answer within %d s, or not in JSON", PATIENCE_S);
 	return o;
 }
 
