@@ -284,7 +284,9 @@ static void check_sequence(const char *name, struct sequence s)
 	}
 }
 
-/* Sizes that leave buffers behind which fit none, or only just, of what follows. */
+/* Sizes that leave buffers behind which fit none, or only just, of what follows; of both schemes.
+ * What a machine adds is that sockets are AF_THC's, for which schemes are alike.
+ */
 static void memory__of_buckets_that_differ(void **state)
 {
 	static const struct sequence known[] = {
@@ -297,11 +299,13 @@ static void memory__of_buckets_that_differ(void **state)
 		{ 6, 3, { 1, 1, 0, 1, 1, 0 }, { 2000, 3100, 4000, 2000, 3100, 4000 }, 0 },
 	};
 	static const unsigned int none[] = { 0, ~0U };
+	const char *transport = getenv("THC_TRANSPORT");
+	unsigned int schemes = transport && !strcmp(transport, "af_thc") ? 1 : 2;
 	unsigned int i, k;
 
 	(void)state;
 	for (i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		for (k = 0; k < sizeof(none) / sizeof(*none); k++) {
+		for (k = 0; k < schemes; k++) {
 			struct sequence s = known[i];
 
 			s.none = none[k];
