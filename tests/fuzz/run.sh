@@ -15,7 +15,7 @@ corpus=tests/fuzz/corpus/$name
 # the longer an input, the more packets are in it
 length=256
 case $name in
-fuzz_packet) inputs=40000 length=2048 ;;
+fuzz_packet) inputs=25000 length=2048 ;;
 fuzz_client) inputs=10000 ;;
 fuzz_config) inputs=300000 length=600 ;;
 *) inputs=10000 ;;
