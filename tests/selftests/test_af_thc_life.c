@@ -567,12 +567,6 @@ static bool is_lazy(const char *name)
 	return !strcmp(name, "vmap_area");
 }
 
-/* A cycle takes it ten times as long, and what one leaves is found by kmemleak. */
-static bool is_debug(void)
-{
-	return !strcmp(getenv("THC_VM_KERNEL") ?: "", "debug");
-}
-
 /* A cache in which each cycle leaves an object of any size, or NULL. On the debug kernel KASAN
  * and kmemleak have objects of their own for each, and it is kmemleak that tells.
  */
@@ -581,7 +575,7 @@ static const char *grown_cache(const struct caches *at, int cycles)
 	const struct caches *last = &at[ROUNDS];
 	int i;
 
-	if (is_debug()) {
+	if (on_debug_kernel()) {
 		printf("# caches are not compared: this is the debug kernel\n");
 		return NULL;
 	}
@@ -638,12 +632,15 @@ static int run_rounds(struct growth *g, int each)
 /* What others keep may grow for some rounds, what cycles leave grows in all that there are. */
 TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 110)
 {
-	int cycles = atoi(getenv("THC_CYCLES") ?: "0") ?: is_debug() ? CYCLES / 4 : CYCLES, i;
-	int most = cycles > CYCLES ? cycles : CYCLES;
+	int cycles = atoi(getenv("THC_CYCLES") ?: "0"), i, most;
 	const char *grown = "";
 	static struct growth g;
 	uint64_t start;
 
+	/* on the debug kernel it is kmemleak that notices what stays */
+	if (!cycles)
+		cycles = on_debug_kernel() ? CYCLES / 4 : CYCLES;
+	most = cycles > CYCLES ? cycles : CYCLES;
 	ASSERT_EQ(start_daemon(&self->daemon, AT, PORT, JOB "1", NULL), 0);
 	for (i = 0; i < 50; i++)
 		ASSERT_EQ(cycle(), 0);

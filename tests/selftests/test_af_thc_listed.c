@@ -115,7 +115,7 @@ TEST_F_TIMEOUT(listed, sums_over_3_aggregators, 60)
 /* Sixteen daemons take the debug kernel a minute: there it is five. */
 TEST_F_TIMEOUT(listed, sums_over_16_aggregators, 120)
 {
-	unsigned int n = strcmp(getenv("THC_VM_KERNEL") ?: "", "debug") ? 16 : 5;
+	unsigned int n = on_debug_kernel() ? 5 : 16;
 
 	if (n < 16)
 		printf("# %u aggregators on this kernel\n", n);

@@ -606,7 +606,7 @@ static uint64_t packets_wanted(void)
 
 	if (wanted)
 		return wanted;
-	if (strcmp(getenv("THC_VM_KERNEL") ?: "", "debug"))
+	if (!on_debug_kernel())
 		return PACKETS;
 	printf("# %d packets instead of %d: this is the debug kernel\n", PACKETS_DEBUG, PACKETS);
 	return PACKETS_DEBUG;

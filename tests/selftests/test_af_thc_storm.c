@@ -583,7 +583,7 @@ static const char *why_no_storm(void)
 {
 	if (why_not())
 		return why_not();
-	if (!getenv("THC_STORM_SECONDS") && strcmp(getenv("THC_VM_KERNEL") ?: "", "debug"))
+	if (!getenv("THC_STORM_SECONDS") && !on_debug_kernel())
 		return "only on the debug kernel (make check-debug), or with THC_STORM_SECONDS";
 	return NULL;
 }

@@ -23,6 +23,13 @@ uint64_t tick_ms(void)
 	return clock_ms(CLOCK_MONOTONIC_COARSE);
 }
 
+bool on_debug_kernel(void)
+{
+	const char *kernel = getenv("THC_VM_KERNEL");
+
+	return kernel && !strcmp(kernel, "debug");
+}
+
 const char *why_not(void)
 {
 	int fd;

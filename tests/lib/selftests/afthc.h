@@ -55,6 +55,9 @@ static inline void sleep_ms(unsigned int ms)
  */
 const char *why_not(void);
 
+/* Is this the kernel that notices mistakes, and takes several times as long for everything? */
+bool on_debug_kernel(void);
+
 /* A network namespace of its own, with loopback. */
 int enter_netns(void);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include "afthc.h"
 #include "seeded.h"
 
 #include <kselftest.h>
@@ -237,9 +238,7 @@ static bool seeded_goes_on(uint64_t wanted, uint64_t seconds, uint64_t start)
 /* The debug kernel takes several times as long for each. */
 static uint64_t seeded_fewer(uint64_t inputs)
 {
-	const char *kernel = getenv("THC_VM_KERNEL");
-
-	return kernel && !strcmp(kernel, "debug") ? inputs / 5 : inputs;
+	return on_debug_kernel() ? inputs / 5 : inputs;
 }
 
 int seeded_run(const char *corpus, uint64_t inputs, void (*one)(struct bytes *b))
