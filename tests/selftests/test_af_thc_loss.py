@@ -391,9 +391,9 @@ if __name__ == "__main__":
         tap.main([c for c in LOSSES if c.__name__.endswith("__all_of_it")] +
                  [xdp__goes_on_without_its_daemon])
     if DEBUG:
-        print("# this is the debug kernel: over IPv4 only, losses of 5 % and all harms at once")
-        LOSSES = [c for c in LOSSES if c.__name__ in (
-            "xdp__loss_5_percent", "xdp__all_of_it", "software__loss_5_percent_and_duplicates")]
-    tap.main([*LOSSES, xdp__goes_on_without_its_daemon,
-              *([] if DEBUG else [ipv6__goes_on_without_its_daemon]),
+        print("# this is the debug kernel: over IPv4 and through XDP only, losses of 5 % and all "
+              "harms at once, and an aggregator that dies")
+        tap.main([c for c in LOSSES if c.__name__ in ("xdp__loss_5_percent", "xdp__all_of_it")] +
+                 [software__its_death_is_an_error_in_time])
+    tap.main([*LOSSES, xdp__goes_on_without_its_daemon, ipv6__goes_on_without_its_daemon,
               software__its_death_is_an_error_in_time])
