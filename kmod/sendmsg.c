@@ -251,15 +251,25 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	return error;
 }
 
-/* A stream's messages have the order of the calls, however long one waits for room or its copy
- * takes: the turn is kept until then.
+/* What a call waits for: a stream's messages have the order of the calls, however long one waits
+ * for room or its copy takes. The turn is kept until then.
  */
-static bool try_turn(struct thc_sock *ts, u64 stream)
-{
-	bool free = !ts->writing[stream];
+struct turn {
+	int stream;
+	bool taken;
+};
 
-	ts->writing[stream] = true;
-	return free;
+/* @turn: a struct turn. Once sending is shut down it is not taken, and nobody waits for it. */
+static bool try_turn(struct thc_sock *ts, u64 turn)
+{
+	struct turn *t = (struct turn *)(unsigned long)turn;
+
+	lockdep_assert_held(&ts->lock);
+	if (READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN)
+		return true;
+	t->taken = !ts->writing[t->stream];
+	ts->writing[t->stream] = true;
+	return t->taken;
 }
 
 static void give_turn(struct thc_sock *ts, int stream)
@@ -285,15 +295,12 @@ static void turn_away(struct thc_sock *ts, int stream)
 
 static int take_turn(struct thc_sock *ts, int stream, long *timeo)
 {
-	int error;
+	struct turn turn = { .stream = stream };
+	int error = thc_wait_for(ts, try_turn, (unsigned long)&turn, timeo);
 
-	/* another call may have it for long, and poll() says that this one need not wait for it */
-	if (READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN)
-		return -EPIPE;
-	error = thc_wait_for(ts, try_turn, stream, timeo);
 	if (error == -EAGAIN)
 		turn_away(ts, stream);
-	return error;
+	return error || turn.taken ? error : -EPIPE;
 }
 
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len)

@@ -362,21 +362,28 @@ static int do_shutdown(struct call *c)
 
 TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
 {
-	struct call down = { .make = do_shutdown };
+	struct call down = { .make = do_shutdown }, waits;
 	char lanes[LANES] = "";
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	ASSERT_EQ(get_stuck(&self->sender, &self->m, self->fd[0]), 0);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
 	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, 0);
+	waits = self->sender;
+	waits.payload = lanes;
+	waits.bytes = LANES;
+	begin_call(&waits);
+	EXPECT_FALSE(ends_in(&waits, 200)) TH_LOG("it is not its turn");
 	down.fd = self->fd[0];
 	begin_call(&down);
 	EXPECT_TRUE(ends_in(&down, PATIENCE_MS)) TH_LOG("shutdown() waits for it");
+	EXPECT_TRUE(ends_in(&waits, PATIENCE_MS)) TH_LOG("it waits for a turn that is none");
 	/* the turn to send, which it has, is nobody's need */
 	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, POLLOUT);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EPIPE);
 	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&down), 0);
+	EXPECT_EQ(end_call(&waits), -EPIPE);
 	EXPECT_EQ(end_call(&self->sender), -EPIPE);
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
 }
