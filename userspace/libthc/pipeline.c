@@ -74,14 +74,17 @@ static bool may_claim(const struct thc_request *r)
 	return r->claimed && agreement->numbered && !agreement->ready;
 }
 
-/* A rank that has failed alone cannot go on. */
-static void break_off(struct thc_request *r)
+/* A rank that has failed alone cannot go on. True: no request is under way any more, and whoever
+ * waited for one may have freed it.
+ */
+static bool break_off(struct thc_request *r)
 {
-	if (r->left_behind || r->broken)
-		thc_queue_break(
-			r->client, r->status, "%.400s; %scall thc_client_rejoin() on all ranks",
+	if (!r->left_behind && !r->broken)
+		return false;
+	thc_queue_break(r->client, r->status, "%.400s; %scall thc_client_rejoin() on all ranks",
 			r->sentence,
 			r->broken ? "" : "the others went on without this rank, which was late: ");
+	return true;
 }
 
 void thc_pipeline_advance(struct thc_client *c)
@@ -107,7 +110,8 @@ void thc_pipeline_advance(struct thc_client *c)
 		if (r->stage == THC_STAGE_AGREED && !r->going) {
 			r->going = true;
 			r->scheme->agreed(r);
-			break_off(r);
+			if (break_off(r))
+				return;
 		}
 	}
 }
