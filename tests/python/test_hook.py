@@ -49,6 +49,22 @@ def end_of_process():
     atexit._run_exitfuncs()
 
 
+class Memories(unittest.TestCase):
+    def test_what_cannot_be_placed_stays(self):
+        """A bucket that has been rebuilt takes the memories of its parameters, or leaves them."""
+        memories, client = thc_ddp.memories.Memories(), mock.Mock()
+        memories.bind([torch.nn.Parameter(torch.zeros(n)) for n in (2, 3)])
+        memories.pool = {1: torch.tensor([1., 2., 3.])}
+        client.error_import.side_effect = ThcError("no memory", 12)
+        with self.assertRaises(ThcError):
+            memories.place(client, 7, [0, 1])
+        self.assertEqual((memories.pool[1].tolist(), memories.layouts), ([1, 2, 3], {}))
+        client.error_import.side_effect = None
+        memories.place(client, 7, [0, 1])
+        self.assertEqual((memories.pool, memories.layouts), ({}, {7: [0, 1]}))
+        self.assertEqual(client.error_import.call_args.args[::2], (7, 5))
+
+
 class Crossed(torch.nn.Module):
     """Layers of one size, which are not used in the order in which the model has them."""
 

@@ -121,9 +121,24 @@ static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual *
 			(unsigned long long)key);
 }
 
+/* A new memory in the place of the old one, which stays if there is no room for both. */
+static int replace(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **m)
+{
+	struct thc_residual **old;
+
+	*m = create(c, key, count);
+	if (!*m)
+		return -ENOMEM;
+	for (old = &(*m)->after; *old && (*old)->key != key; old = &(*old)->after)
+		;
+	if (*old)
+		drop(old);
+	return 0;
+}
+
 int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count)
 {
-	struct thc_residual **old, *m;
+	struct thc_residual **old, *m = NULL;
 	int result;
 
 	if (count && !error)
@@ -131,14 +146,15 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 				count);
 	pthread_mutex_lock(&c->lock);
 	result = find_unused(c, key, &old);
-	if (!result && *old)
+	if (!result && *old && (*old)->count == count)
+		m = *old;
+	else if (!result && count)
+		result = replace(c, key, count, &m);
+	else if (!result && *old)
 		drop(old);
-	if (!result && count) {
-		m = create(c, key, count);
-		if (m)
-			memcpy(m->now, error, count * sizeof(float));
-		else
-			result = -ENOMEM;
+	if (m) {
+		m->undoable = false;
+		memcpy(m->now, error, count * sizeof(float));
 	}
 	pthread_mutex_unlock(&c->lock);
 	return result;

@@ -98,9 +98,11 @@ class Memories:
             client.error_import(old, None, 0)
             del self.layouts[old]
         if any(n in self.pool for n in numbers):
-            memory = torch.cat([self.pool.pop(n) if n in self.pool else
-                                torch.zeros(self.sizes[n]) for n in numbers])
+            memory = torch.cat([self.pool[n] if n in self.pool else torch.zeros(self.sizes[n])
+                                for n in numbers])
             client.error_import(key, memory.data_ptr(), memory.numel())
+            for n in numbers:
+                self.pool.pop(n, None)
         self.layouts[key] = numbers
 
     def snapshot(self, client):
