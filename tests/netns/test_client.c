@@ -4,6 +4,7 @@
  * client, and `thcd --software` on loopback. Means of all dtypes, rounds,
  * requests in flight. Loss and XDP are tested in namespaces elsewhere.
  */
+#include <fenv.h>
 #include <stdbool.h>
 
 #include "ranks.h"
@@ -380,6 +381,69 @@ static void key__is_copied_and_wiped(void **state)
 	}
 }
 
+/* Classes of blocks are computed when a client joins. */
+static void *reduce_as_rounded(void *arg)
+{
+	struct rank *r = arg;
+
+	fesetround(r->rank ? FE_UPWARD : FE_TONEAREST);
+	reduce_once(r);
+	if (!r->error && fegetround() != (r->rank ? FE_UPWARD : FE_TONEAREST))
+		r->error = -1;
+	return NULL;
+}
+
+static void rate__however_callers_round(void **state)
+{
+	struct daemon d = start_daemon("job=1,ranks=2,reply=fanout,rate=4");
+	float gradient[2][5000];
+	struct rank ranks[2];
+	unsigned int i;
+
+	(void)state;
+	set_up_ranks(ranks, 2, d);
+	for (i = 0; i < 2; i++) {
+		float *g = make_gradient(i, 5000);
+
+		memcpy(gradient[i], g, sizeof(gradient[i]));
+		free(g);
+		ranks[i].buf = gradient[i];
+		ranks[i].count = 5000;
+	}
+	run_ranks(ranks, 2, reduce_as_rounded);
+	stop_daemon(d);
+	for (i = 0; i < 2; i++)
+		if (ranks[i].error)
+			fail_msg("rank %u: %d: %s", i, ranks[i].error, ranks[i].sentence);
+	assert_memory_equal(gradient[0], gradient[1], sizeof(gradient[0]));
+}
+
+/* What cannot be replaced stays; what has as many values is written over. */
+static void feedback__import_without_memory_changes_nothing(void **state)
+{
+	static const float one[] = { 1, 2, 3 }, other[] = { 4, 5, 6 };
+	struct daemon d = start_daemon("job=1,ranks=1,reply=fanout");
+	struct rank r;
+	float got[3];
+
+	(void)state;
+	set_up_ranks(&r, 1, d);
+	assert_int_equal(open_client(&r), 0);
+	assert_int_equal(thc_error_import(r.client, 7, one, 3), 0);
+	assert_int_equal(thc_error_import(r.client, 7, one, (size_t)1 << 50), -ENOMEM);
+	assert_int_equal(thc_error_export(r.client, 7, got, 3), 3);
+	assert_memory_equal(got, one, sizeof(one));
+	assert_int_equal(thc_error_import(r.client, 7, other, 3), 0);
+	assert_int_equal(thc_error_export(r.client, 7, got, 3), 3);
+	assert_memory_equal(got, other, sizeof(other));
+	assert_int_equal(thc_error_import(r.client, 7, one, 2), 0);
+	assert_int_equal(thc_error_export(r.client, 7, got, 3), 2);
+	assert_int_equal(thc_error_import(r.client, 7, NULL, 0), 0);
+	assert_int_equal(thc_error_export(r.client, 7, got, 3), 0);
+	thc_client_close(r.client);
+	stop_daemon(d);
+}
+
 /* --- the window ----------------------------------------------------------- */
 
 #define SLOTS_JOB	"job=1,ranks=1,reply=fanout,slots=4000"
@@ -504,6 +568,8 @@ int main(void)
 		cmocka_unit_test(mean__bf16),
 		cmocka_unit_test(mean__sixteen_bit_sums),
 		cmocka_unit_test(feedback__mean_over_rounds_is_exact),
+		cmocka_unit_test(feedback__import_without_memory_changes_nothing),
+		cmocka_unit_test(rate__however_callers_round),
 		cmocka_unit_test(requests__overlap),
 		cmocka_unit_test(key__is_copied_and_wiped),
 		cmocka_unit_test(window__says_what_bounds_it),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /* The public calls about a client: open, close, join again, ask. allreduce.c has the others. */
 #include <errno.h>
+#include <fenv.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,7 @@ static void cancel_requests(struct thc_client *c)
 	pthread_mutex_lock(&c->lock);
 	while ((r = c->queue)) {
 		c->queue = r->next;
+		c->stats.failures++;
 		r->status = -ECANCELED;
 		thc_request_release(r);
 		if (r->error)
@@ -126,15 +128,21 @@ static void close_schemes(struct thc_client *c)
 			thc_scheme_of(id)->close(c);
 }
 
-/* Those that the job's constants are good for: any call may choose one. */
+/* Those that the job's constants are good for: any call may choose one. However the caller rounds:
+ * ranks compute the same.
+ */
 static int open_schemes(struct thc_client *c)
 {
 	unsigned int id;
+	fenv_t callers;
 	int error = 0;
 
+	fegetenv(&callers);
+	fesetenv(FE_DFL_ENV);
 	for (id = 0; id < THC_SCHEMES_COUNT && !error; id++)
 		if (!thc_scheme_of(id)->check(&c->spec))
 			error = thc_scheme_of(id)->open(c);
+	fesetenv(&callers);
 	return error;
 }
 
