@@ -177,7 +177,7 @@ THC_API void thc_client_close(struct thc_client *c);
 /**
  * thc_client_rejoin() - join again after an error
  *
- * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -ENOMEM,
+ * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -EPROTO, -ENOMEM,
  * -ENOBUFS or an error of the network the ranks may have lost step: every further call
  * fails with -ESTALE until all ranks have called this. (-EDOM and -EBADMSG are
  * seen by all ranks alike, and the next call may follow at once; but not by a
@@ -208,7 +208,8 @@ THC_API int thc_client_rejoin(struct thc_client *c);
  * was sent), -EBADMSG ranks disagree (the sentence names who brought what), or hold different
  * results of the all-reduce before the last one (it names the ranks and the round), -ETIMEDOUT no
  * progress (names who is missing, or sent something else), -ESTALE a rank or the aggregator
- * restarted (named; see thc_client_rejoin()), -EPIPE a rank left, -EBUSY the key is in use,
+ * restarted (named; see thc_client_rejoin()), -EPIPE a rank left, -EPROTO answers contradict each
+ * other or the scheme (the sentence says what came), -EBUSY the key is in use,
  * -ENOMEM, -ENOBUFS the AF_THC sockets of this host or user held as much as they may for the whole
  * timeout, -ECONNREFUSED / -ENETUNREACH / -EHOSTUNREACH the aggregator or the network is gone.
  */

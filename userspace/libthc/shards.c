@@ -26,6 +26,13 @@ int thc_shards_grow(struct thc_udp *u, uint32_t count)
 
 void thc_shards_only_first(struct thc_udp *u)
 {
+	uint32_t i;
+
+	/* a window begins anew, what it has done stays counted */
+	for (i = 0; i < u->shards; i++) {
+		u->base.client->stats.window_cuts += u->peer[i].sender.window.cuts;
+		u->peer[i].sender.window.cuts = 0;
+	}
 	while (u->shards > 1)
 		thc_sockets_close(&u->peer[--u->shards].sockets);
 	u->base.client->list.count = 0;

@@ -316,7 +316,6 @@ static void add_stats(const struct thc_transport *t, struct thc_client_stats *st
 	uint64_t rtt = 0;
 	uint32_t i;
 
-	stats->window_cuts = 0;
 	stats->window = 0;
 	for (i = 0; i < u->shards; i++) {
 		const struct thc_window *w = &u->peer[i].sender.window;
