@@ -137,12 +137,20 @@ static bool joining_is_over(struct thc_sock *ts, u64 joins)
 	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
 
-/* A call that waits for room for @bytes need not wait: there is room, or there will be none. */
-static bool has_room(struct thc_sock *ts, u64 bytes)
+/* Room that a call waits for, which began when the socket had connection number @joins. */
+struct room {
+	u64 bytes;
+	u32 joins;
+};
+
+/* @room: a struct room. A call need not wait for it: there is room, or there will be none. */
+static bool has_room(struct thc_sock *ts, u64 room)
 {
-	return note_room(ts, bytes,
-			 ts->state != THC_STATE_READY || ts->stats.memory + bytes <= ts->memory ||
-				 READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN);
+	const struct room *r = (const struct room *)(unsigned long)room;
+	bool never = ts->state != THC_STATE_READY || ts->joins != r->joins ||
+		     r->bytes > ts->memory || READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
+
+	return note_room(ts, r->bytes, never || ts->stats.memory + r->bytes <= ts->memory);
 }
 
 /* thc_wait_for() without lock_sock, which the caller has before and after. */
@@ -162,6 +170,7 @@ static int wait_unlocked(struct thc_sock *ts, thc_done *done, u64 need, long *ti
  */
 static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 {
+	const struct room room = { .bytes = bytes, .joins = joins };
 	int error;
 
 	sock_owned_by_me(&ts->sk);
@@ -183,7 +192,7 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 		/* a call that needs no room yet says nothing of the room that another one lacks */
 		if (!bytes || charge(ts, bytes))
 			return 0;
-		error = wait_unlocked(ts, has_room, bytes, timeo);
+		error = wait_unlocked(ts, has_room, (unsigned long)&room, timeo);
 	} while (!error);
 	return error;
 }

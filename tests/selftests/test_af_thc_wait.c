@@ -29,6 +29,28 @@ TEST_F(job, sendmsg_wakes_up_when_there_is_room)
 	waitpid(child, NULL, 0);
 }
 
+/* The parent's sendmsg() waits for room when a child says that there will never be enough. */
+TEST_F(job, sendmsg_wakes_up_when_it_will_never_fit)
+{
+	uint64_t bound = 12 << 10, less = 1 << 10;
+	char lanes[LANES] = "";
+	pid_t child;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &bound, sizeof(bound)), 0);
+	ASSERT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
+	set_timeo(self->fd[0], SO_SNDTIMEO, PATIENCE_MS);
+	child = fork();
+	if (!child) {
+		sleep_ms(200);
+		_exit(setsockopt(self->fd[0], SOL_THC, THC_OPT_MEMORY, &less, sizeof(less)) != 0);
+	}
+	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EMSGSIZE);
+	waitpid(child, NULL, 0);
+	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
+	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, POLLOUT);
+}
+
 TEST_F(job, timeouts_of_the_calls)
 {
 	uint64_t start;
