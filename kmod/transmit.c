@@ -186,6 +186,11 @@ int thc_route_find(const struct thc_peer *p, struct sock *usk, u32 mark, u16 por
 
 		if (IS_ERR(rt))
 			return PTR_ERR(rt);
+		/* that an address is all hosts of a network routes alone know */
+		if (rt->rt_flags & (RTCF_BROADCAST | RTCF_MULTICAST)) {
+			ip_rt_put(rt);
+			return -EINVAL;
+		}
 		r->dst = &rt->dst;
 		r->in = fl.saddr;
 	} else if (IS_ENABLED(CONFIG_IPV6)) {

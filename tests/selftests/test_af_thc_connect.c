@@ -14,8 +14,10 @@ BARE_FIXTURE(bare)
 
 TEST_F(bare, connect_addresses)
 {
-	static const char *const none[] = { "0.0.0.0", "255.255.255.255", "224.0.0.1",
-					    "::",      "ff02::1",	  "::ffff:127.0.0.1" };
+	static const char *const none[] = {
+		"0.0.0.0", "255.255.255.255", "127.255.255.255", "224.0.0.1",
+		"::",	   "ff02::1",	      "::ffff:127.0.0.1"
+	};
 	struct sockaddr_thc good = place("127.0.0.1", PORT, 1, 0), a;
 	size_t i;
 
