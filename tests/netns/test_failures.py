@@ -58,7 +58,7 @@ CANNOT_FAIL = """
     qsort sysconf pthread_cond_destroy pthread_cond_init pthread_cond_signal pthread_cond_wait
     pthread_join pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock
     pthread_mutex_unlock pthread_sigmask sem_destroy sem_init sem_post sem_trywait sem_wait
-    sigaddset sigemptyset sigfillset signal sigprocmask erfc exp fesetenv fma frexpf ldexp ldexpf log log2 lround nearbyint
+    sigaddset sigemptyset sigfillset signal sigprocmask erfc exp fegetenv fesetenv fma frexpf ldexp ldexpf log log2 lround nearbyint
     nextafterf rintf sqrt
     memcmp memcpy memmove memset strchr strrchr strcmp strcpy strcspn strlen strncpy strsep strspn
     strstr strtod strtol strtoll strtoul strtoull __explicit_bzero_chk __isoc99_sscanf snprintf sprintf vsnprintf __memcpy_chk __memmove_chk

@@ -182,7 +182,8 @@ static double least_cost(const double *rest, unsigned int g, unsigned int interv
 	unsigned int i;
 
 	for (i = 0; i <= g; i++)
-		least = fmin(least, to[g - i] + on[i]);
+		if (to[g - i] + on[i] < least)
+			least = to[g - i] + on[i];
 	return least;
 }
 
