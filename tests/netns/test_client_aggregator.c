@@ -1025,7 +1025,7 @@ static void challenge__costs_a_round_trip(void **state)
 	assert_int_equal(joins, 3);
 	print_message("# a join takes %.2f ms, %.2f with a challenge, %.2f if one is lost\n",
 		      without, with, lost);
-	/* what waits for the timer waits 20 ms at least, each time; a busy machine makes all longer */
+	/* what waits for the timer waits 20 ms at least, each time */
 	assert_true(with < without + 20);
 	assert_true(lost >= 20);
 	f = plain;
