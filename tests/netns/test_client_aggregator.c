@@ -1158,6 +1158,7 @@ static void strange__only_another_epoch_ends_this_one(void **state)
 	struct thc_client_stats stats = { .size = sizeof(stats) };
 	struct thc_client *c;
 	float *g = make_gradient(0, 5000);
+	int i;
 
 	(void)state;
 	fake_start(&f);
@@ -1165,10 +1166,13 @@ static void strange__only_another_epoch_ends_this_one(void **state)
 	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
 		fail_msg("%s", thc_last_error());
 	assert_true(nmse(g, 1, 5000) < 0.03);
-	__atomic_store_n(&f.end, END_FOR_ANOTHER, __ATOMIC_RELAXED);
-	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
-		fail_msg("%s", thc_last_error());
-	assert_int_equal(thc_client_stats(c, &stats), 0);
+	/* a busy machine may bring it by another CPU, when the request has its answer */
+	for (i = 0; i < TRIES && !stats.bad_tag; i++) {
+		__atomic_store_n(&f.end, END_FOR_ANOTHER, __ATOMIC_RELAXED);
+		if (thc_allreduce(c, g, 5000, THC_FP32, 0))
+			fail_msg("%s", thc_last_error());
+		assert_int_equal(thc_client_stats(c, &stats), 0);
+	}
 	assert_int_equal(stats.bad_tag, 1);
 	__atomic_store_n(&f.end, END, __ATOMIC_RELAXED);
 	assert_int_equal(thc_allreduce(c, g, 5000, THC_FP32, 0), -ESTALE);
