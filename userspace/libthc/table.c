@@ -223,7 +223,7 @@ static int solve(struct thc_table *t, bool levels)
 	unsigned int rows = levels ? intervals : intervals / 2 + 1;
 	size_t points = (size_t)g + 1;
 	struct grid *grid = calloc(points, sizeof(*grid));
-	double *rest = malloc(points * (rows + 1) * sizeof(*rest));
+	double *rest = calloc(points * (rows + 1), sizeof(*rest));
 
 	if (grid && rest) {
 		fill_grid(grid, t);
