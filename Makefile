@@ -280,7 +280,7 @@ fuzz: fuzzers
 	@sh tests/fuzz/long.sh $(FUZZ)
 
 check-debug:
-	@TESTS="vm/debug vm/demo asan tsan analysis failures" LOGS=$(BUILD)/check-debug sh tools/run-tests
+	@TESTS="vm/6.1/test_libthc_recovery vm/debug vm/demo asan tsan analysis failures" LOGS=$(BUILD)/check-debug sh tools/run-tests
 
 demo: all $(TNET_BIN)
 	@$(PYTHON) tools/demo.py $(DEMO_ARGS)
