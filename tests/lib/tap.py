@@ -20,11 +20,15 @@ class Skip(Exception):
     """This case cannot run here, and why."""
 
 
-def once(cases, *but):
+def once(cases, *but, threads=None):
     """The cases; with a sanitizer, which makes them slow, without those that run what others do,
-    with another kind of aggregator or another number.
+    with another kind of aggregator or another number. With ThreadSanitizer those in which the
+    library's threads meet in a way of their own, if these are named.
     """
-    return [c for c in cases if not (os.environ.get("THC_SANITIZED") and c in but)]
+    sanitizer = os.environ.get("THC_SANITIZED")
+    if sanitizer == "tsan" and threads:
+        return [c for c in cases if c in threads]
+    return [c for c in cases if not (sanitizer and c in but)]
 
 
 def main(cases):

@@ -277,4 +277,6 @@ CASES = [stops__xdp, stops__software, killed_in_the_middle__xdp, restarts__xdp, 
 
 if __name__ == "__main__":
     tap.main(tap.once(CASES, stops__xdp, restarts__xdp, forgets__xdp, forgets__generic,
-                      quorum__goes_on_without_a_straggler__xdp))
+                      quorum__goes_on_without_a_straggler__xdp,
+                      threads=[stops__software, killed_in_the_middle__xdp, restarts__software,
+                               leaves__xdp, disagrees__in_order]))

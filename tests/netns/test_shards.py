@@ -263,7 +263,7 @@ def wrong__another_table():
 
 
 if __name__ == "__main__":
-    tap.main([
+    tap.main(tap.once([
         bits__software_8,
         bits__software_16,
         bits__xdp_3_with_losses,
@@ -277,4 +277,4 @@ if __name__ == "__main__":
         rejoin__after_a_rank_was_killed,
         wrong__number_1_is_asked,
         wrong__another_table,
-    ])
+    ], bits__software_16))
