@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Scikit-learn's digits, by a perceptron, the demo's task with dense gradients, or by convolutions."""
 import functools
+import importlib.util
+import os
 
+import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from tasks.task import Task
 
@@ -13,12 +15,26 @@ SEED = 20240416
 
 
 @functools.cache
+def load():
+    """(64 values from 0 to 16 of each image, its digit). They are read from scikit-learn's file, for
+    importing scikit-learn takes as long as half of torch; where the file is not, it is imported.
+    """
+    folders = importlib.util.find_spec("sklearn").submodule_search_locations
+    path = os.path.join(folders[0], "datasets/data/digits.csv.gz")
+    if not os.path.exists(path):
+        from sklearn.datasets import load_digits
+        return load_digits(return_X_y=True)
+    rows = np.loadtxt(path, delimiter=",")
+    return rows[:, :-1], rows[:, -1].astype(np.int64)
+
+
+@functools.cache
 def digits(rank, world):
     """This rank's training images, and the test images: the same split always."""
-    data = load_digits()
-    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(SEED))
-    images = torch.tensor(data.data, dtype=torch.float32)[order] / 16
-    labels = torch.tensor(data.target)[order]
+    values, target = load()
+    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(SEED))
+    images = torch.tensor(values, dtype=torch.float32)[order] / 16
+    labels = torch.tensor(target)[order]
     return (images[rank:TRAIN_IMAGES:world], labels[rank:TRAIN_IMAGES:world],
             images[TRAIN_IMAGES:], labels[TRAIN_IMAGES:])
 

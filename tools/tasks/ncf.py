@@ -22,6 +22,7 @@ PAIRS_LEAST = 10000     # without lists apt knows installed packages alone
 TESTED = 4096           # packages; all have a pair held out
 MARGIN = .02            # of HR@10, which has a standard error of .007
 _WANTED = ("Depends", "Pre-Depends", "Recommends")
+_READ = tuple(f"{field}: " for field in ("Package", *_WANTED))
 
 
 def available():
@@ -41,6 +42,8 @@ def pairs_of(lines):
     """
     packages, pairs = set(), set()
     for line in lines:
+        if not line.startswith(_READ):  # nine lines of ten, which need not be split
+            continue
         field, _, value = line.partition(": ")
         if field == "Package":
             name = value.strip()
