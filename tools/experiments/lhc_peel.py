@@ -25,7 +25,7 @@ MANY, STEP = 700000, .002       # items where the limit is looked for, and in wh
 BUCKET = 6553600        # coordinates of 25 MiB
 DENSITIES = (.1, .03, .01, .003, .001)
 LANES, LANES_DENSITIES = (1, 4, 16), (.3, .1, .03)
-DRAWS_MOST = 1000
+DRAWS_MOST, DRAWS_QUICK = 1000, 300
 
 COLUMNS = [Column("hashes", "hashes"), Column("what", "items of"), Column("items", "items"),
            Column("draws", "draws"), Column("factor", "buckets an item", "", ".3f"),
@@ -72,7 +72,8 @@ def _row(what, hashes, items, draws, seed, count=LANE, buckets=0, lanes=1):
 
 
 def _draws(options, items):
-    return max(10, min(DRAWS_MOST, (600000 if options.quick else 4000000) // items))
+    most, of_all = (DRAWS_QUICK, 300000) if options.quick else (DRAWS_MOST, 4000000)
+    return max(10, min(most, of_all // items))
 
 
 def _threshold(hashes, seed, draws):
