@@ -39,7 +39,7 @@ starts()
 	address=$2
 	shift 2
 	mkfifo "$work/ready" || return 1
-	"$BUILD/thcd" -i "$interface" --listen "$address" --job "1,ranks=2,key=@$work/key" "$@" \
+	"$BUILD/thcd" -i "$interface" --listen "$address" --job "1,ranks=2,rate=fixed,key=@$work/key" "$@" \
 		>"$work/ready" 2>"$work/said" &
 	daemon=$!
 	read -r ready <"$work/ready"
