@@ -37,6 +37,8 @@ class Recorder:
         self.sum_width = sum_width
         self.socket = netns.in_namespace(net.switch, lambda: _open_tap(op, port))
         self.frames, self.over = [], threading.Event()
+        self.read = []          # [Seen] of the first frames, of which there are `done`
+        self.done = 0
         self.thread = threading.Thread(target=self._body, daemon=True)
         self.thread.start()
 
@@ -60,7 +62,11 @@ class Recorder:
 
     def packets(self):
         """[Seen] of THC's packets so far, copies included."""
-        return [seen for frame in list(self.frames) for seen in seen_in(frame, self.sum_width)]
+        frames = self.frames[self.done:]
+        for frame in frames:
+            self.read += seen_in(frame, self.sum_width)
+        self.done += len(frames)
+        return list(self.read)
 
     def until(self, enough, patience=20.0):
         """Waits until enough(packets): what has been sent is not there yet."""

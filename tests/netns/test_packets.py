@@ -103,7 +103,7 @@ def summary_of(seen):
 
 
 def leaves(seen):
-    return [p for p in (wire.Packet(s.data) for s in seen) if p.op == wire.LEAVE]
+    return [wire.Packet(s.data) for s in seen if s.data[1] == wire.LEAVE]
 
 
 def run(n, dtype, mode, drop):
