@@ -108,34 +108,29 @@ def fnv1a(data):
 def siphash(key, data):
     """SipHash-2-4 (Aumasson, Bernstein: SipHash, INDOCRYPT 2012)."""
     k0, k1 = struct.unpack("<2Q", key)
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D,
-         k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
-
-    def turn(x, by):
-        return (x << by | x >> 64 - by) % _MOD
-
-    def rounds(n):
-        for _ in range(n):
-            v[0] = (v[0] + v[1]) % _MOD
-            v[1] = turn(v[1], 13) ^ v[0]
-            v[0] = turn(v[0], 32)
-            v[2] = (v[2] + v[3]) % _MOD
-            v[3] = turn(v[3], 16) ^ v[2]
-            v[0] = (v[0] + v[3]) % _MOD
-            v[3] = turn(v[3], 21) ^ v[0]
-            v[2] = (v[2] + v[1]) % _MOD
-            v[1] = turn(v[1], 17) ^ v[2]
-            v[2] = turn(v[2], 32)
-
+    v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
+    v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
     last = data[len(data) // 8 * 8:]
     words = struct.unpack(f"<{len(data) // 8}Q", data[:len(data) // 8 * 8])
-    for word in (*words, int.from_bytes(last, "little") | len(data) % 256 << 56):
-        v[3] ^= word
-        rounds(2)
-        v[0] ^= word
-    v[2] ^= 0xFF
-    rounds(4)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
+    steps = [(word, 0, 2) for word in (*words, int.from_bytes(last, "little") |
+                                       len(data) % 256 << 56)]
+    # without functions and lists, which would take half of a test's time in a test machine
+    for word, end, rounds in (*steps, (0, 0xFF, 4)):
+        v3 ^= word
+        v2 ^= end
+        for _ in range(rounds):
+            v0 = (v0 + v1) % _MOD
+            v1 = (v1 << 13 | v1 >> 51) % _MOD ^ v0
+            v0 = (v0 << 32 | v0 >> 32) % _MOD
+            v2 = (v2 + v3) % _MOD
+            v3 = (v3 << 16 | v3 >> 48) % _MOD ^ v2
+            v0 = (v0 + v3) % _MOD
+            v3 = (v3 << 21 | v3 >> 43) % _MOD ^ v0
+            v2 = (v2 + v1) % _MOD
+            v1 = (v1 << 17 | v1 >> 47) % _MOD ^ v2
+            v2 = (v2 << 32 | v2 >> 32) % _MOD
+        v0 ^= word
+    return v0 ^ v1 ^ v2 ^ v3
 
 
 def nh(key, payload, at=0):
