@@ -114,6 +114,7 @@ class Bed:
         """The ranks of a job whose aggregators are this path's."""
         in_xdp = path.home != "software"
         with Shards(self.net, path.ranks, path.aggregators, software=not in_xdp, quiet=True,
+                    job={"rate": "fixed"},      # by lhc none has a rate
                     options=["--mode", path.home] if in_xdp else []) as shards:
             over = set(self.ask(path, open={"aggregator": netns.AGGREGATOR4, "job": shards.job,
                                             "key_file": shards.key_file}))
