@@ -36,6 +36,7 @@ OPT_TIMEOUT, OPT_STATS, OPT_KEY = 1, 7, 9
 LANES = 1024
 CHUNKS = 120
 N = 3
+PORTS = ["agg", *(f"w{w}" for w in range(N))]   # of the switch
 PATIENCE = 30
 DEBUG = os.environ.get("THC_VM_KERNEL") == "debug"
 # There the aggregator's native XDP is looked at; what a worker does is on the other kernels.
@@ -175,16 +176,17 @@ def switch_tc(net, options, commands, **more):
 
 
 def harm(net, how):
-    """netem in both directions, its counters at zero; "" for none."""
-    ports = ["agg", *(f"w{w}" for w in range(N))]
-    switch_tc(net, ["-force"], [f"qdisc del dev {port} {qdisc}" for port in ports
+    """netem in both directions, its counters at zero; heal() ends it."""
+    switch_tc(net, [], [command for port in PORTS for command in (
+        f"qdisc add dev {port} clsact",
+        f"filter add dev {port} egress matchall classid 1:1",
+        f"qdisc add dev {port} root netem limit 5000 {how}")], check=True)
+
+
+def heal(net):
+    switch_tc(net, ["-force"], [f"qdisc del dev {port} {qdisc}" for port in PORTS
                                 for qdisc in ("clsact", "root")],
               stderr=subprocess.DEVNULL, check=False)
-    if how:
-        switch_tc(net, [], [command for port in ports for command in (
-            f"qdisc add dev {port} clsact",
-            f"filter add dev {port} egress matchall classid 1:1",
-            f"qdisc add dev {port} root netem limit 5000 {how}")], check=True)
 
 
 def harmed(net):
@@ -236,26 +238,46 @@ def asked(how):
             if word in ("loss", "duplicate", "corrupt", "reorder")}
 
 
-_standing = []
+_shared = []            # the topology of all cases, and most packets in a piece that crosses it
+_standing = []          # the aggregator of the cases of loss, and its kind
+
+
+def network(segments):
+    """The topology. Others would take a machine seconds to make."""
+    if not _shared:
+        _shared[:] = [netns.Topology(N), netns._GSO_SEGMENTS_DEFAULT]
+    if _shared[1] != segments:
+        _shared[0]._limit_segments(segments)
+        _shared[1] = segments
+    return _shared[0]
+
+
+def job_of(v6):
+    # no client here asks for tables of rates, which take thcd long to compute
+    return {"rate": "fixed", **({"group": "ff15::77"} if v6 else {})}
 
 
 def topology(software, v6):
-    """The one that all cases of loss share, joined anew by each."""
-    if not _standing or _standing[2] != (software, v6):
-        take_down()
-        net = netns.Topology(N)
-        net._limit_segments(1)
-        job = {"group": "ff15::77"} if v6 else None
-        _standing[:] = [net, Aggregator(net, N, software=software, job=job), (software, v6)]
-    return _standing[:2]
+    """With the aggregator that cases of loss share, joined anew by each."""
+    if not _standing or _standing[1] != (software, v6):
+        stop_standing()
+        _standing[:] = [Aggregator(network(1), N, software=software, job=job_of(v6)),
+                        (software, v6)]
+    return _shared[0], _standing[0]
+
+
+def stop_standing():
+    if _standing:
+        _standing[0].stop()
+        _standing.clear()
 
 
 @atexit.register
 def take_down():
-    if _standing:
-        _standing[1].stop()
-        _standing[0].close()
-        _standing.clear()
+    stop_standing()
+    if _shared:
+        _shared[0].close()
+        _shared.clear()
 
 
 def check(how, rounds=4, software=False, v6=False):
@@ -264,7 +286,8 @@ def check(how, rounds=4, software=False, v6=False):
     before = refused(net, ranks, aggregator)
     start = time.monotonic()
     try:
-        harm(net, how)
+        if how:
+            harm(net, how)
         join(ranks)
         ops = [OP_ADD, OP_OR]
         # two messages in flight
@@ -290,7 +313,8 @@ def check(how, rounds=4, software=False, v6=False):
         assert all(s["memory"] == 0 and s["messages"] == rounds for s in stats)
         assert seconds < NO_STALL, f"{seconds:.1f} s: somebody waited for nothing"
     finally:
-        harm(net, "")
+        if how:
+            heal(net)
         for rank in ranks:
             rank.close()
 
@@ -317,9 +341,9 @@ LOSSES = [case("xdp__no_loss", ""),
 
 
 def goes_on(v6):
-    take_down()
-    job = {"group": "ff15::77"} if v6 else None
-    with netns.Topology(N) as net, Aggregator(net, N, job=job) as aggregator:
+    stop_standing()
+    net = network(netns._GSO_SEGMENTS_DEFAULT)
+    with Aggregator(net, N, job=job_of(v6)) as aggregator:
         ranks = [Rank(net, aggregator, w, v6) for w in range(N)]
         join(ranks)
         for rank in ranks:
@@ -349,8 +373,9 @@ def ipv6__goes_on_without_its_daemon():
 
 def software__its_death_is_an_error_in_time():
     """Rank 2 is late when thcd dies: ranks fail in time; then all of them join again."""
-    take_down()
-    with netns.Topology(N) as net, Aggregator(net, N, software=True) as aggregator:
+    stop_standing()
+    net = network(netns._GSO_SEGMENTS_DEFAULT)
+    with Aggregator(net, N, software=True, job=job_of(False)) as aggregator:
         ranks = [Rank(net, aggregator, w) for w in range(N)]
         join(ranks)
         for rank in ranks:
