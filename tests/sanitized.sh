@@ -44,7 +44,7 @@ for test; do
 done
 mkdir -p "$at" && gcc -fPIC -Wall -Wextra -Werror -c -o "$at/sanitized.o" tests/sanitized.c || exit 1
 # shellcheck disable=SC2086 # a list of words
-"$MAKE" -s -j"$(nproc)" BUILD="$at" CFLAGS="-O1 -g -fno-omit-frame-pointer $warn" SAN="$san" \
+"$MAKE" -s -j"$(nproc)" BUILD="$at" CFLAGS="-O1 -g1 -fno-omit-frame-pointer $warn" SAN="$san" \
 	LDFLAGS="$at/sanitized.o" \
 	WERROR=-Werror $targets </dev/null || exit 1
 
