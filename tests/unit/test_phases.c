@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "phase.h"
+#include "tries.h"
 
 #define RANKS		3
 #define REQUESTS	6
@@ -252,7 +253,7 @@ static unsigned int disagreements(number_fn *number, unsigned int schedules)
 static void numbers__are_the_same_on_all_ranks(void **state)
 {
 	(void)state;
-	assert_int_equal(disagreements(thc_phases_number, SCHEDULES), 0);
+	assert_int_equal(disagreements(thc_phases_number, tries(SCHEDULES)), 0);
 }
 
 /* In the order of requests, phases and chunks, without a gap. */
