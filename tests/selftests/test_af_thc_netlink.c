@@ -803,7 +803,7 @@ TEST_F(netlink, stats_name_every_reason)
 TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 {
 	static const size_t sizes[] = { 1, 2, 3, 7, 64, 129, 1, 200 };
-	static const char job[] = "1,ranks=3," JOB_KEY ",reply=fanout,seed=9,slots=32";
+	static const char job[] = "1,ranks=3," JOB_KEY ",rate=fixed,reply=fanout,seed=9,slots=32";
 	struct thc_send or = describe(THC_OP_OR, 32, 99, 99);
 	struct thc_socket_stats s;
 	struct known_job known;
@@ -846,8 +846,11 @@ static void does_not_join(struct __test_metadata *_metadata, int fd, int error, 
 
 TEST_F(netlink, aggregators_of_different_jobs_do_not_agree)
 {
-	ASSERT_EQ(start_shard(&self->daemon, "1,ranks=1," JOB_KEY ",reply=fanout,seed=9", 0, 2), 0);
-	ASSERT_EQ(start_shard(&self->other, "1,ranks=1," JOB_KEY ",reply=fanout,seed=8", 1, 2), 0);
+	static const char job[] = "1,ranks=1," JOB_KEY ",rate=fixed,seed=9";
+	static const char other[] = "1,ranks=1," JOB_KEY ",rate=fixed,seed=8";
+
+	ASSERT_EQ(start_shard(&self->daemon, job, 0, 2), 0);
+	ASSERT_EQ(start_shard(&self->other, other, 1, 2), 0);
 	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(0), shard_port(1)), 0);
 	self->fd[0] = thc_open_keyless(0);
 	does_not_join(_metadata, self->fd[0], EPROTO, THC_FAILED_SHARDS);
@@ -855,7 +858,7 @@ TEST_F(netlink, aggregators_of_different_jobs_do_not_agree)
 
 TEST_F(netlink, aggregators_of_another_order_or_number)
 {
-	static const char job[] = "1,ranks=1," JOB_KEY ",reply=fanout";
+	static const char job[] = "1,ranks=1," JOB_KEY ",rate=fixed,reply=fanout";
 
 	ASSERT_EQ(start_shard(&self->daemon, job, 0, 2), 0);
 	ASSERT_EQ(start_shard(&self->other, job, 1, 2), 0);

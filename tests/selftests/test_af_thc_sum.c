@@ -29,8 +29,8 @@ static int every_op(int *fd, unsigned int n, int width, const char *at)
 	int bad;
 
 	snprintf(job, sizeof(job),
-		 "1,ranks=%u," JOB_KEY ",reply=fanout,sum_width=%d,granularity=%d", n, width,
-		 width == 8 ? 31 : 40);
+		 "1,ranks=%u," JOB_KEY ",rate=fixed,reply=fanout,sum_width=%d,granularity=%d", n,
+		 width, width == 8 ? 31 : 40);
 	bad = start_daemon(&d, at, PORT, job, NULL);
 	if (!bad)
 		bad = join_all(fd, n, at, PORT, 1);
@@ -228,7 +228,7 @@ TEST_F_TIMEOUT(sum, two_jobs_at_once, 60)
 	int i;
 
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "3",
-			       "2,ranks=3," JOB_KEY ",reply=fanout"),
+			       "2,ranks=3," JOB_KEY ",rate=fixed,reply=fanout"),
 		  0);
 	ASSERT_EQ(join_all(self->fd, 3, "127.0.0.1", PORT, 1), 0);
 	ASSERT_EQ(join_all(self->fd + 8, 3, "127.0.0.1", PORT, 2), 0);
