@@ -124,4 +124,7 @@ def user_of_worker__hears_the_group():
         assert bed.sums_are_heard_at(0), NOT_ANY_MORE
 
 
-adversary.main()
+adversary.main(user_of_aggregator__has_no_port_that_workers_believe,
+               user_of_aggregator__is_not_believed,
+               user_of_aggregator__is_not_believed_where_answers_are_unicast,
+               user_of_aggregator__hears_no_group, user_of_worker__hears_the_group)

@@ -21,9 +21,10 @@ class Skip(Exception):
 
 
 def once(cases, *but, threads=None):
-    """The cases; with a sanitizer, which makes them slow, without those that run what others do,
-    with another kind of aggregator or another number. With ThreadSanitizer those in which the
-    library's threads meet in a way of their own, if these are named.
+    """The cases; with a sanitizer, which makes them slow, without those that run what others do
+    of ours: with another kind of aggregator, another number, or a kernel that lets less through.
+    With ThreadSanitizer those in which the library's threads meet in a way of their own, if these
+    are named.
     """
     sanitizer = os.environ.get("THC_SANITIZED")
     if sanitizer == "tsan" and threads:

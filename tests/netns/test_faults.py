@@ -277,6 +277,7 @@ CASES = [stops__xdp, stops__software, killed_in_the_middle__xdp, restarts__xdp, 
 
 if __name__ == "__main__":
     tap.main(tap.once(CASES, stops__xdp, restarts__xdp, forgets__xdp, forgets__generic,
+                      disagrees__in_length, disagrees__in_dtype,
                       quorum__goes_on_without_a_straggler__xdp,
                       threads=[stops__software, killed_in_the_middle__xdp, restarts__software,
                                leaves__xdp, disagrees__in_order]))

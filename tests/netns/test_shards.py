@@ -279,4 +279,4 @@ if __name__ == "__main__":
         rejoin__after_a_rank_was_killed,
         wrong__number_1_is_asked,
         wrong__another_table,
-    ], bits__software_16))
+    ], bits__software_16, switch__keeps_the_answers_of_others_away))
