@@ -846,8 +846,8 @@ static void does_not_join(struct __test_metadata *_metadata, int fd, int error, 
 
 TEST_F(netlink, aggregators_of_different_jobs_do_not_agree)
 {
-	static const char job[] = "1,ranks=1," JOB_KEY ",rate=fixed,seed=9";
-	static const char other[] = "1,ranks=1," JOB_KEY ",rate=fixed,seed=8";
+	static const char job[] = "1,ranks=1," JOB_KEY ",rate=fixed,reply=fanout,seed=9";
+	static const char other[] = "1,ranks=1," JOB_KEY ",rate=fixed,reply=fanout,seed=8";
 
 	ASSERT_EQ(start_shard(&self->daemon, job, 0, 2), 0);
 	ASSERT_EQ(start_shard(&self->other, other, 1, 2), 0);
