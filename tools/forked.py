@@ -28,9 +28,9 @@ class Forked:
     """A process that runs body() and ends with 0, with what body() gives to SystemExit, or with 1
     and a traceback.
 
-    It has a session of its own, dies with us, holds no descriptor of ours but 0 to 2, and keeps
-    nothing that we do at our end. name: what ps shows, 15 characters; stdout and stderr: descriptors
-    instead of ours; talk: .stdin and .stdout are text pipes to it and from it.
+    It has a process group of its own, dies with us, holds no descriptor of ours but 0 to 2, and
+    keeps nothing that we do at our end. name: what ps shows, 15 characters; stdout and stderr:
+    descriptors instead of ours; talk: .stdin and .stdout are text pipes to it and from it.
     """
 
     def __init__(self, body, name="", talk=False, stdout=None, stderr=None):
@@ -90,7 +90,7 @@ def _begin(parent, name, *standard):
     # Garbage of the parent's would close files here: its descriptors are closed, and have the
     # numbers of other files.
     gc.freeze()
-    os.setsid()
+    os.setpgid(0, 0)        # as netns.Topology.popen() says
     die_with_parent(parent)
     for number in _ENDING:
         signal.signal(number, signal.SIG_DFL)

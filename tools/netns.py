@@ -468,9 +468,11 @@ class Topology:
     def popen(self, ns, argv, **more):
         """Starts argv in ns; it ends with this topology, or with this process.
 
-        It has a session of its own: Ctrl-C reaches only us, who end it in order.
+        It has a process group of its own: Ctrl-C reaches only us, who end it in order. No session
+        of its own, beside which nice(1) of ours would mean nothing to the scheduler (autogroup in
+        sched(7)).
         """
-        p = subprocess.Popen(self.enter(ns, argv), start_new_session=True,
+        p = subprocess.Popen(self.enter(ns, argv), process_group=0,
                              preexec_fn=functools.partial(die_with_parent, os.getpid()), **more)
         self._processes.append(p)
         return p

@@ -33,7 +33,7 @@ def start(*argv, repeats=0):
     return subprocess.Popen([sys.executable, DEMO, "--workers", str(WORKERS), "--steps",
                              str(STEPS), "--repeats", str(repeats), *argv],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                            start_new_session=True)
+                            process_group=0)
 
 
 def left_of(pid):

@@ -207,7 +207,7 @@ def left_of(pid):
 def start_tool(*argv):
     tool = os.path.join(netns.ROOT, "tools/netns.py")
     p = subprocess.Popen([sys.executable, tool, "--workers", "2", *argv, "sleep", "60"],
-                         stdout=subprocess.PIPE, text=True, start_new_session=True)
+                         stdout=subprocess.PIPE, text=True, process_group=0)
     p.stdout.readline()
     assert len(left_of(p.pid)) == 4
     return p

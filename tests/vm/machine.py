@@ -353,7 +353,7 @@ class Machine:
             with open(os.path.join(folder, "stderr"), "w+") as errors:
                 # A stdin at its end would close the port that stdout shares with it.
                 qemu = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=errors, start_new_session=True,
+                                        stderr=errors, process_group=0,
                                         preexec_fn=functools.partial(die_with_parent, os.getpid()))
                 self._pid = qemu.pid
                 try:
