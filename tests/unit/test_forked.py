@@ -146,7 +146,7 @@ class Descriptors(unittest.TestCase):
         with tempfile.TemporaryFile() as mine, tempfile.TemporaryFile("w+") as out:
             os.set_inheritable(mine.fileno(), True)
             # one more, by which the folder is read
-            p = Forked(lambda: print(len(os.listdir("/proc/self/fd")), os.getsid(0) == os.getpid()),
+            p = Forked(lambda: print(len(os.listdir("/proc/self/fd")), os.getpgid(0) == os.getpid()),
                        stdout=out.fileno())
             self.assertEqual(p.wait(PATIENCE), 0)
             out.seek(0)
