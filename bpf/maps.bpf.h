@@ -133,6 +133,24 @@ struct {
 	__type(value, struct thc_payload_copied);
 } copies SEC(".maps");
 
+/* By rank, of answers behind those of requests. Nobody else runs on a CPU between two looks: XDP is
+ * not interrupted by XDP.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2 * THC_RANKS_MAX);
+	__type(key, u32);
+	__type(value, struct thc_seal_begun);
+} begun SEC(".maps");
+
+THC_INLINE struct thc_seal_begun *thc_seal_begun_of(const struct thc_hdr *h)
+{
+	u32 at = (thc_be16(h->rank) & (THC_RANKS_MAX - 1)) +
+		 (h->flags & THC_F_ANSWER ? THC_RANKS_MAX : 0);
+
+	return bpf_map_lookup_elem(&begun, &at);
+}
+
 struct thc_fan_inner {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);

@@ -591,6 +591,56 @@ static void expect_epoch(const u8 *out, size_t len, const u8 *request, const str
 	assert_true(rig_ends(&h, &end, asked.tag));
 }
 
+/* A request's tag by @key, in network order. */
+static __be64 tag_of(const struct thc_hdr *h, const struct thc_seal_key *key)
+{
+	return thc_be64(thc_seal_tag_of(THC_SEAL_NH, key, h, h + 1, LUT_BYTES / 8));
+}
+
+/* Of a rank's headers XDP keeps what SipHash makes of their beginning, which is another one with
+ * another key, though one in 2^32 has the same name, or of another epoch.
+ */
+static void seal__of_each_key_and_beginning(void **state)
+{
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	u8 frame[RIG_FRAME_MAX];
+	struct thc_hdr *h = (void *)(frame + 42);
+	struct thc_seal_key *key;
+	struct thc_stats st;
+	struct rig rig;
+	size_t len;
+	int half;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, 2);
+	key = &rig.seals[2].up[1];
+	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
+	/* no answer between, which has a beginning of its own: the first of two contributions */
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+	for (half = 0; half < 2; half++) {
+		r.slot++;
+		r.chunk++;
+		rig_build(frame, &r, data[0][0], LUT_BYTES);
+		h->tag = tag_of(h, key);
+		key->sip[half] ^= 1;
+		assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL),
+				 XDP_DROP);
+		assert_int_equal(rig_stats(&rig).drop[THC_DROP_TAG], half + 1);
+		h->tag = tag_of(h, key);
+		assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL),
+				 XDP_DROP);
+	}
+	h->epoch = thc_be32(3);
+	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
+
+	st = rig_stats(&rig);
+	rig_check_balance(&st);
+	assert_int_equal(st.drop[THC_DROP_TAG], 3);
+	assert_int_equal(st.event[THC_EVENT_ADDED], 3);
+	rig_close(&rig);
+}
+
 static void epoch__old_ones_are_told(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
@@ -919,6 +969,7 @@ int main(void)
 		cmocka_unit_test(ops__indices_and_sums_meet),
 		cmocka_unit_test(ops__rows_of_one_job),
 		cmocka_unit_test(ops__generations_wrap),
+		cmocka_unit_test(seal__of_each_key_and_beginning),
 		cmocka_unit_test(epoch__old_ones_are_told),
 		cmocka_unit_test(epoch__before_the_aggregator_restarted_is_told),
 		cmocka_unit_test(close__finishes_with_the_quorum),
