@@ -133,9 +133,7 @@ struct {
 	__type(value, struct thc_payload_copied);
 } copies SEC(".maps");
 
-/* By rank, of answers behind those of requests. Nobody else runs on a CPU between two looks: XDP is
- * not interrupted by XDP.
- */
+/* By rank, of answers behind those of requests. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2 * THC_RANKS_MAX);

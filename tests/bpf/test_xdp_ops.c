@@ -641,6 +641,39 @@ static void seal__of_each_key_and_beginning(void **state)
 	rig_close(&rig);
 }
 
+/* What is remembered is used, but not by whoever finds it taken. */
+static void seal__of_a_beginning_that_is_taken(void **state)
+{
+	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
+	static struct thc_seal_begun all[1024], now[1024];
+	int cpus = libbpf_num_possible_cpus(), i, fd;
+	u32 rank = 0, taken;
+	struct rig rig;
+
+	(void)state;
+	rig_need_root();
+	rig_test(&rig, 2);
+	fd = bpf_map__fd(rig.skel->maps.begun);
+	assert_in_range(cpus, 1, 1024);
+	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
+	assert_int_equal(bpf_map_lookup_elem(fd, &rank, all), 0);
+	for (taken = 0; taken < 2; taken++) {
+		for (i = 0; i < cpus; i++) {
+			all[i].s.v[0] ^= !taken;
+			all[i].taken = taken;
+		}
+		assert_int_equal(bpf_map_update_elem(fd, &rank, all, 0), 0);
+		r.slot++;
+		r.chunk++;
+		assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
+		assert_int_equal(bpf_map_lookup_elem(fd, &rank, now), 0);
+		assert_memory_equal(now, all, cpus * sizeof(*all));
+		assert_int_equal(rig_stats(&rig).drop[THC_DROP_TAG], 1);
+		assert_int_equal(rig_stats(&rig).event[THC_EVENT_ADDED], 1 + taken);
+	}
+	rig_close(&rig);
+}
+
 static void epoch__old_ones_are_told(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
@@ -970,6 +1003,7 @@ int main(void)
 		cmocka_unit_test(ops__rows_of_one_job),
 		cmocka_unit_test(ops__generations_wrap),
 		cmocka_unit_test(seal__of_each_key_and_beginning),
+		cmocka_unit_test(seal__of_a_beginning_that_is_taken),
 		cmocka_unit_test(epoch__old_ones_are_told),
 		cmocka_unit_test(epoch__before_the_aggregator_restarted_is_told),
 		cmocka_unit_test(close__finishes_with_the_quorum),
