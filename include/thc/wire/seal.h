@@ -87,7 +87,7 @@ THC_INLINE void thc_seal_word(struct thc_siphash *s, const struct thc_hdr *h, in
 	thc_siphash_word(s, thc_le64(w[i ? i + 1 : 0]));
 }
 
-/* ... and of its words from @first on. */
+/* ... of its words from @first on. */
 THC_INLINE void thc_seal_words(struct thc_siphash *s, const struct thc_hdr *h, int first)
 {
 	int i;
