@@ -14,6 +14,7 @@ import pickle
 import shutil
 import signal
 import threading
+import time
 import traceback
 import unittest
 from unittest import mock
@@ -265,14 +266,18 @@ class Hook(rig.HookTest):
         self.assertTrue(all(future.done() for future in futures))
 
     def assert_leaves(self, drop, s):
-        """What drop() does to the last references to a state ends its client and its thread."""
+        """What drop() does to the last references to a state ends its client and its thread, also
+        if the waiter had not let go of them yet.
+        """
         waiter, client = s._waiter, s.client
         del s
         with mock.patch.object(ThcClient, "close", autospec=True) as close, \
                 mock.patch("sys.unraisablehook") as failed:
             drop()
-            gc.collect()
-            waiter.join(10)
+            end = time.monotonic() + 10
+            while waiter.is_alive() and time.monotonic() < end:
+                gc.collect()
+                waiter.join(.05)
             failed.assert_not_called()
             self.assertFalse(waiter.is_alive(), "the waiter goes on")
             close.assert_called_once_with(client)
