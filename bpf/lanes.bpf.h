@@ -117,6 +117,11 @@ THC_FORMATS(THC_LANES_BPF)
 THC_FORMATS_BITS(THC_LANES_BPF)
 #undef THC_LANES_BPF
 
+__noinline u64 thc_seal_bpf_tag(const struct thc_hdr *h, const struct thc_seal_key *key, u64 nh)
+{
+	return h && key ? thc_seal_tag_by_nh(h, key, nh) : 0;
+}
+
 /* The seal nh of a packet that has come, and digest and checksum of lanes to be sent. */
 #define THC_TAG_OWN(bytes, p, key) \
 	thc_seal_tag_of(THC_SEAL_NH, key, &(p)->hdr, (p)->payload, (bytes) / 8)
@@ -132,7 +137,7 @@ THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_l
 
 	if (thc_le16(1) != 1 || seals->seal != THC_SEAL_NH)
 		return 0;
-	thc_answer_pass(g, THC_SEAL_NONE, key, from->word);
+	thc_answer_pass(g, THC_SEAL_NONE, from->word);
 	g->digest.a = thc_kfunc_nh((const void *)from, key);
 	return 1;
 }

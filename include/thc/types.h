@@ -73,6 +73,15 @@ typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 /* Index of half @i, counted from the lowest, in an array of words of host order. */
 #define THC_HALF_AT(i)	((i) ^ (THC_LE(1, 16) != 1))
 
+/* What is done to @v so far is done before what comes: BPF has not the registers for clang's other
+ * orders.
+ */
+#ifdef __bpf__
+#define THC_IN_ORDER(v)	asm volatile("" : "+r"(v))
+#else
+#define THC_IN_ORDER(v)	((void)0)
+#endif
+
 /* In front of a hot loop. Compilers do not unroll by themselves at -O2, and an
  * index, a compare and a jump are half of a small loop's body.
  */

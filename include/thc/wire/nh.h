@@ -13,7 +13,7 @@
 #define THC_NH_WORDS	(THC_LANE_BYTES / 4)
 
 /* One word after the other: clang would load many and add their products in pairs of pairs, and
- * BPF has not the registers for that.
+ * BPF has not the registers for that. Unlike THC_IN_ORDER() it lets nothing be loaded earlier.
  */
 #ifdef __bpf__
 #define THC_NH_IN_ORDER(sum)	asm volatile("" : "+r"(sum) : : "memory")

@@ -171,7 +171,12 @@ THC_INLINE void thc_seal_begin_common(struct thc_siphash *s, const u64 sip[2],
 	asm volatile("" ::: "memory");
 	b->taken = 0;
 }
+
+/* thc_seal_tag_by_nh() as a subprogram, which the programs lend: the code is there once. */
+u64 thc_seal_bpf_tag(const struct thc_hdr *h, const struct thc_seal_key *key, u64 nh);
+#define THC_SEAL_TAG_BY_NH	thc_seal_bpf_tag
 #else
+#define THC_SEAL_TAG_BY_NH	thc_seal_tag_by_nh
 #define THC_SEAL_COMMON	0
 
 THC_INLINE void thc_seal_begin_common(struct thc_siphash *s, const u64 sip[2],
@@ -182,18 +187,24 @@ THC_INLINE void thc_seal_begin_common(struct thc_siphash *s, const u64 sip[2],
 }
 #endif
 
+/* The tag of the seal nh, of a payload whose NH is known. */
+THC_INLINE u64 thc_seal_tag_by_nh(const struct thc_hdr *h, const struct thc_seal_key *key, u64 nh)
+{
+	struct thc_siphash s;
+
+	thc_seal_begin_common(&s, key->sip, h);
+	thc_seal_words(&s, h, THC_SEAL_COMMON);
+	return thc_seal_end(&s, nh);
+}
+
 /* thc_hdr.tag, host order; @d: of the payload's @words words. */
 THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struct thc_hdr *h,
 			    struct thc_digest d, u64 words)
 {
 	struct thc_sum sum = { d.a, d.b };
-	struct thc_siphash s;
 
-	if (seal == THC_SEAL_NH) {
-		thc_seal_begin_common(&s, key->sip, h);
-		thc_seal_words(&s, h, THC_SEAL_COMMON);
-		return thc_seal_end(&s, d.a);
-	}
+	if (seal == THC_SEAL_NH)
+		return THC_SEAL_TAG_BY_NH(h, key, d.a);
 	return seal == THC_SEAL_SUM ? thc_sum32(h, sum, words) : 0;
 }
 
@@ -205,7 +216,12 @@ THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struc
 
 /* Else clang would begin the next word before the part, and has not the registers for both. */
 #define THC_SEAL_IN_ORDER(s) \
-	asm volatile("" : "+r"((s)->v[0]), "+r"((s)->v[1]), "+r"((s)->v[2]), "+r"((s)->v[3]))
+	do { \
+		THC_IN_ORDER((s)->v[0]); \
+		THC_IN_ORDER((s)->v[1]); \
+		THC_IN_ORDER((s)->v[2]); \
+		THC_IN_ORDER((s)->v[3]); \
+	} while (0)
 
 /* The seal nh. A round of SipHash waits for the one before it, and the CPU works at NH meanwhile,
  * as far as it looks ahead: rounds of BPF, which cannot rotate, are so long that header and
@@ -214,6 +230,7 @@ THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struc
 THC_INLINE u64 thc_seal_tag_nh(const struct thc_seal_key *key, const struct thc_hdr *h,
 			       const void *payload, int words)
 {
+	_Static_assert(THC_SEAL_COMMON + THC_SEAL_PARTS - 1 == THC_SEAL_WORDS, "words are left");
 	const int part = words / THC_SEAL_PARTS, most = part * (THC_SEAL_PARTS - 1);
 	const thc_word *p = payload;
 	struct thc_siphash s;
@@ -227,7 +244,6 @@ THC_INLINE u64 thc_seal_tag_nh(const struct thc_seal_key *key, const struct thc_
 		THC_SEAL_IN_ORDER(&s);
 		nh += thc_nh(key->nh + 2 * part * i, p + part * i, part);
 	}
-	thc_seal_words(&s, h, THC_SEAL_COMMON + i);
 	nh += thc_nh(key->nh + 2 * most, p + most, words - most);
 	return thc_seal_end(&s, nh);
 }
