@@ -111,6 +111,12 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 	return read_on(host->r, lanes, bytes) ? lanes : NULL;
 }
 
+THC_INLINE struct thc_digest thc_host_digest(struct thc_host *host, const struct thc_sender *s,
+					     const void *payload, int words)
+{
+	return thc_seal_digest(s->seal, &s->down, payload, words);
+}
+
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h)
 {
 	struct thc_sock *ts = host->p->owner;

@@ -22,7 +22,7 @@
  * its kind, of any alignment. The caller owns the vector unit, if they need it.
  * @group is thc_lanes_group() of a row of THC_FORMATS_GROUP, and does nothing for any
  * other; it may read the header, which is in front of @payload.
- * @nh puts thc_nh() of @words words, a multiple of 8, at its first parameter.
+ * @nh puts thc_nh() of @words words at its first parameter.
  */
 struct thc_simd_ops {
 	const char *name;

@@ -9,6 +9,8 @@
 #include "simd.h"
 #include "simd_intrin.h"
 
+#include <thc/wire/nh_x86.h>
+
 #define VECTOR 32
 
 typedef __m256i vector;
@@ -236,21 +238,9 @@ THC_SIMD_ADD(avx2, 8, _mm256_add_epi8)
 THC_SIMD_ADD(avx2, 16, _mm256_add_epi16)
 THC_SIMD_ADD(avx2, 32, _mm256_add_epi32)
 
-/* A product is of the lower halves of two 64-bit elements. */
 static void avx2_nh(u64 *nh, const u32 *key, const void *data, int words)
 {
-	__m256i sum = _mm256_setzero_si256();
-	const u8 *in = data, *k = (const void *)key;
-	__m128i half;
-	int i;
-
-	for (i = 0; i < words * 8; i += VECTOR) {
-		__m256i m = _mm256_add_epi32(load(in + i), load(k + i));
-
-		sum = _mm256_add_epi64(sum, _mm256_mul_epu32(m, _mm256_srli_epi64(m, 32)));
-	}
-	half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-	*nh = (u64)_mm_cvtsi128_si64(half) + (u64)_mm_extract_epi64(half, 1);
+	*nh = thc_nh_avx2(key, data, words);
 }
 
 THC_SIMD_OPS(avx2, "avx2");

@@ -13,6 +13,8 @@
 #include "simd.h"
 #include "simd_intrin.h"
 
+#include <thc/wire/nh_x86.h>
+
 #define VECTOR 64
 /* Where in 32 packed bits each of the 8 nibbles begins, coordinate order. */
 #define NIBBLES 0x181c1014080c0004
@@ -188,24 +190,9 @@ THC_SIMD_ADD(avx512, 8, _mm512_add_epi8)
 THC_SIMD_ADD(avx512, 16, _mm512_add_epi16)
 THC_SIMD_ADD(avx512, 32, _mm512_add_epi32)
 
-/* A product is of the lower halves of two 64-bit elements. */
 static void avx512_nh(u64 *nh, const u32 *key, const void *data, int words)
 {
-	__m512i sum = _mm512_setzero_si512();
-	const u8 *in = data, *k = (const void *)key;
-	__m256i half;
-	__m128i pair;
-	int i;
-
-	for (i = 0; i < words * 8; i += VECTOR) {
-		__m512i m = _mm512_add_epi32(load(in + i), load(k + i));
-
-		sum = _mm512_add_epi64(sum, _mm512_mul_epu32(m, _mm512_srli_epi64(m, 32)));
-	}
-	/* _mm512_reduce_add_epi64() adds signed numbers, which may not overflow */
-	half = _mm256_add_epi64(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
-	pair = _mm_add_epi64(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-	*nh = (u64)_mm_cvtsi128_si64(pair) + (u64)_mm_extract_epi64(pair, 1);
+	*nh = thc_nh_avx512(key, data, words);
 }
 
 THC_SIMD_OPS(avx512, "avx512");

@@ -233,8 +233,8 @@ static void scheme__is_one_that_there_is(void **state)
 		}
 		assert_non_null(s);
 		assert_int_equal(s->id, id);
-		assert_true(s->check && s->open && s->describe && s->prepare && s->compute &&
-			    s->agreed && s->answer && s->undo);
+		assert_true(s->check && s->describe && s->prepare && s->compute && s->agreed &&
+			    s->answer && s->undo);
 	}
 }
 

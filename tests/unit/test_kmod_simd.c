@@ -218,22 +218,24 @@ static void nothing_for_other_rows(const struct thc_simd_ops *ops)
 /* NH of each length, of any alignment; key and payload end, or begin, where their page does. */
 static void same_nh(const struct thc_simd_ops *ops)
 {
-	static const int words[] = { 32, 64, THC_LANE_WORDS };
+	static const int words[] = { 32, 64, THC_LANE_WORDS, 3, 13, 127 };
+	const unsigned int lengths = sizeof(words) / sizeof(*words);
 	size_t page = sysconf(_SC_PAGESIZE);
 	u8 *keys = guarded_page(page), *from = guarded_page(page);
 	int round;
 
 	random_state = 0;
 	for (round = 0; round < ROUNDS; round++) {
-		size_t bytes = 8 * words[round % 3], skew = random_word() % 65;
+		int length = words[random_word() % lengths];
+		size_t bytes = 8 * length, skew = random_word() % 65;
 		u8 *payload = round & 1 ? from + skew : from + page - bytes - skew;
 		u32 *key = (u32 *)(round & 2 ? keys : keys + page - bytes);
 		u64 nh = random_word();
 
 		fill(payload, bytes, random_word() % FILLS);
 		fill(key, bytes, random_word() % FILLS);
-		ops->nh(&nh, key, payload, words[round % 3]);
-		assert_true(nh == thc_nh(key, payload, words[round % 3]));
+		ops->nh(&nh, key, payload, length);
+		assert_true(nh == thc_nh(key, payload, length));
 	}
 	munmap(keys - page, 3 * page);
 	munmap(from - page, 3 * page);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NH (include/thc/wire/nh.h) against plain integers, and for which keys two payloads have one NH:
- * for one value at most of a word of the key, of 2^32.
+ * NH (include/thc/wire/nh.h), also by libthc's vectors, against plain integers, and for which keys
+ * two payloads have one NH: for one value at most of a word of the key, of 2^32.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,8 @@
 
 #include <thc/key.h>
 
+#include "codec_ops.h"
+#include "codec_util.h"
 #include "randomword.h"
 #include "testkey.h"
 
@@ -50,43 +52,73 @@ static void put(u8 *at, u32 value)
 		at[i] = (u8)(value >> 8 * i);
 }
 
-static void nh__as_plain_integers(void **state)
+typedef uint64_t (*nh_loop)(const u32 *key, const void *data, int words);
+
+static uint64_t by_the_text(const u32 *k, const void *data, int words)
+{
+	return thc_nh(k, data, words);
+}
+
+static void check_lengths(nh_loop nh)
 {
 	u8 shifted[THC_LANE_BYTES + 8];
 	int words, shift;
 
-	(void)state;
 	for (words = 0; words <= THC_LANE_WORDS; words++) {
 		random_bytes(key, sizeof(key));
 		random_bytes(payload, sizeof(payload));
-		assert_true(thc_nh(key, payload, words) == plain_nh(key, payload, words));
+		assert_true(nh(key, payload, words) == plain_nh(key, payload, words));
 		for (shift = 1; shift < 8; shift++) {
 			memcpy(shifted + shift, payload, sizeof(payload));
-			assert_true(thc_nh(key, shifted + shift, words) ==
+			assert_true(nh(key, shifted + shift, words) ==
 				    plain_nh(key, payload, words));
 		}
 	}
 }
 
 /* Where sums and products are the least and the largest. */
-static void nh__of_extremes(void **state)
+static void check_extremes(nh_loop nh)
 {
 	static const u32 words[] = { 0, 1, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff };
 	const size_t n = sizeof(words) / sizeof(*words);
 	size_t k, m, i;
 
-	(void)state;
 	for (k = 0; k < n * n; k++) {
 		for (m = 0; m < n * n; m++) {
 			for (i = 0; i < THC_NH_WORDS; i++) {
 				key[i] = words[i % 2 ? k / n : k % n];
 				put(payload + 4 * i, words[i % 2 ? m / n : m % n]);
 			}
-			assert_true(thc_nh(key, payload, THC_LANE_WORDS) ==
+			assert_true(nh(key, payload, THC_LANE_WORDS) ==
 				    plain_nh(key, payload, THC_LANE_WORDS));
 		}
 	}
-	assert_true(thc_nh(key, payload, 0) == 0);
+}
+
+static void nh__as_plain_integers(void **state)
+{
+	(void)state;
+	check_lengths(by_the_text);
+	check_extremes(by_the_text);
+}
+
+static void check_vectors(enum thc_simd simd)
+{
+	need_simd(simd);
+	check_lengths(thc_simd_ops(simd)->nh);
+	check_extremes(thc_simd_ops(simd)->nh);
+}
+
+static void nh__by_avx2(void **state)
+{
+	(void)state;
+	check_vectors(THC_SIMD_AVX2);
+}
+
+static void nh__by_avx512(void **state)
+{
+	(void)state;
+	check_vectors(THC_SIMD_AVX512);
 }
 
 /* By tests/lib/decoder.py: job 1, salt 10 11 .. 1f, payload 3, 10, 17 and so on. */
@@ -193,7 +225,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nh__as_plain_integers),
-		cmocka_unit_test(nh__of_extremes),
+		cmocka_unit_test(nh__by_avx2),
+		cmocka_unit_test(nh__by_avx512),
 		cmocka_unit_test(nh__known_answers),
 		cmocka_unit_test(nh__misses_a_changed_half_for_one_key),
 		cmocka_unit_test(nh__difference_moves_with_the_key),

@@ -80,7 +80,7 @@ static void open_bed(struct bed *b)
 			.transport = &b->transport, .counted_least = THC_COUNTED_BYTES,
 			.spec.ranks = (u16)b->ranks, .options.rank = (uint16_t)i,
 			.spec.scheme = THC_SCHEME_LHC, .spec.scheme_features = b->features,
-			.options.simd = b->simd,
+			.simd = thc_simd_ops(b->simd),
 		};
 		assert_int_equal(thc_scheme_lhc.open(&b->client[i]), 0);
 		b->x[i] = calloc(1, bytes_of(b));

@@ -14,6 +14,7 @@
 
 #include "buffers.h"
 #include "client.h"
+#include "codec_ops.h"
 #include "dtype.h"
 #include "pipeline.h"
 #include "randomword.h"
@@ -49,7 +50,8 @@ static struct thc_request *ready(struct thc_client *c, void *buf, size_t count,
 static void check(size_t count, enum thc_dtype dtype)
 {
 	struct thc_transport transport = { .ops = &ops };
-	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES,
+				.simd = thc_simd_ops(THC_SIMD_AUTO) };
 	size_t bytes = count * thc_dtype_size(dtype), chunks = (bytes + 1023) / 1024, i;
 	uint8_t *buf = malloc(bytes), *was = malloc(bytes), lanes[THC_LANE_BYTES];
 	const uint16_t counts[1] = { 2 };
@@ -116,7 +118,8 @@ static void none__sums_that_are_gone_fail_the_request(void **state)
 {
 	static const struct thc_transport_ops forgetful = { .forget = forget };
 	struct thc_transport transport = { .ops = &forgetful };
-	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES,
+				.simd = thc_simd_ops(THC_SIMD_AUTO) };
 	const uint16_t counts[3] = { 2, THC_COUNT_EXCLUDED, THC_COUNT_EXCLUDED };
 	uint8_t lanes[THC_LANE_BYTES];
 	int32_t buf[600], was[600];
@@ -207,7 +210,8 @@ static uint32_t answer_floats(struct thc_request *r, bool backwards, uint32_t mo
 static void check_floats(size_t count, enum thc_precision precision, bool backwards, uint32_t most)
 {
 	struct thc_transport transport = { .ops = &ops };
-	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES,
+				.simd = thc_simd_ops(THC_SIMD_AUTO) };
 	float *buf = malloc(count * sizeof(float)), *was = malloc(count * sizeof(float));
 	struct thc_request *r;
 	uint32_t bits;
@@ -215,7 +219,6 @@ static void check_floats(size_t count, enum thc_precision precision, bool backwa
 
 	assert_true(buf && was);
 	c.spec.ranks = 1;
-	assert_int_equal(thc_scheme_none.open(&c), 0);
 	for (i = 0; i < count; i++) {
 		/* a block of zeros; the exponents of the others are up to 60 apart */
 		bits = (uint32_t)random_word();
@@ -289,7 +292,8 @@ static void answer_all_but(struct thc_request *r, uint32_t *answered, uint32_t l
 static void floats__a_late_sum_mixes_no_groups(void **state)
 {
 	struct thc_transport transport = { .ops = &ops };
-	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES,
+				.simd = thc_simd_ops(THC_SIMD_AUTO) };
 	const size_t count = 4096 * 16;
 	float *buf = malloc(count * sizeof(float)), *was = malloc(count * sizeof(float));
 	const uint16_t counts[1] = { 1 };
@@ -336,7 +340,8 @@ static void floats__a_late_sum_mixes_no_groups(void **state)
 static void floats__are_sized_by_a_prefix_of_scales(void **state)
 {
 	struct thc_transport transport = { .ops = &ops };
-	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES };
+	struct thc_client c = { .transport = &transport, .counted_least = THC_COUNTED_BYTES,
+				.simd = thc_simd_ops(THC_SIMD_AUTO) };
 	size_t count = 4096 * 128 * 2 + 4096, i;
 	float *buf = malloc(count * sizeof(float));
 	const uint16_t counts[1] = { 1 };
@@ -346,7 +351,6 @@ static void floats__are_sized_by_a_prefix_of_scales(void **state)
 	(void)state;
 	assert_non_null(buf);
 	c.spec.ranks = 1;
-	assert_int_equal(thc_scheme_none.open(&c), 0);
 	for (i = 0; i < count; i++)
 		buf[i] = i / 4096 % 2 ? 1 : 0;
 	r = begin_floats(&c, buf, count, THC_EXACT);

@@ -92,7 +92,7 @@ struct thc_digits thc_addends_digits(const struct thc_request *r)
 	const unsigned int width = exact ? 32 : r->precision;
 
 	return (struct thc_digits){
-		.ops = thc_simd_ops(c->options.simd)->fixed, .exact = exact, .width = width,
+		.ops = c->simd->fixed, .exact = exact, .width = width,
 		.bits = thc_fixed_bits(width, c->spec.ranks), .ranks = c->spec.ranks,
 		.odd = r->dtype != THC_FP32,
 	};
@@ -101,7 +101,7 @@ struct thc_digits thc_addends_digits(const struct thc_request *r)
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
 		      const struct thc_scales *scales, const struct thc_index *index)
 {
-	a->sparse = thc_simd_ops(r->client->options.simd)->sparse;
+	a->sparse = r->client->simd->sparse;
 	a->scales = scales;
 	a->index = index;
 	a->digits = thc_addends_digits(r);

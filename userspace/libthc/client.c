@@ -50,6 +50,8 @@ static int check_options(const struct thc_client_options *o)
 		return thc_fail(-EINVAL, "unknown transport %d", (int)o->transport);
 	if ((unsigned int)o->simd > THC_SIMD_AVX512)
 		return thc_fail(-EINVAL, "unknown instruction set %d", (int)o->simd);
+	if (!thc_simd_ops(o->simd))
+		return thc_simd_missing();
 	return thc_rate_check(o->rate, o->error);
 }
 
@@ -140,7 +142,7 @@ static int open_schemes(struct thc_client *c)
 	fegetenv(&callers);
 	fesetenv(FE_DFL_ENV);
 	for (id = 0; id < THC_SCHEMES_COUNT && !error; id++)
-		if (!thc_scheme_of(id)->check(&c->spec))
+		if (!thc_scheme_of(id)->check(&c->spec) && thc_scheme_of(id)->open)
 			error = thc_scheme_of(id)->open(c);
 	fesetenv(&callers);
 	return error;
@@ -243,6 +245,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->work, NULL);
 	c->options = known;
+	c->simd = thc_simd_ops(known.simd);
 	snprintf(c->aggregator, sizeof(c->aggregator), "%s", known.aggregator);
 	c->options.aggregator = c->aggregator;
 	if (known.key) {
@@ -368,7 +371,7 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 		.epoch = c->epoch,
 		.data_slots = c->spec.data_slots,
 		.multicast = c->spec.reply == THC_REPLY_MULTICAST,
-		.simd = c->running ? thc_simd_ops(c->options.simd)->name : "none",
+		.simd = c->running ? c->simd->name : "none",
 		.transport = c->transport->ops->name,
 		.window = c->window,
 		.window_limit = c->window_limit,

@@ -82,6 +82,7 @@ struct thc_client {
 	char			sentence[THC_SENTENCE_MAX];	/* lock: why broken */
 
 	struct thc_client_options options;
+	const struct thc_codec_ops *simd;	/* of the instruction set in use */
 	char			aggregator[NI_MAXHOST];
 	uint8_t			key[THC_KEY_BYTES];	/* the job's secret, to join again */
 	pthread_t		thread;

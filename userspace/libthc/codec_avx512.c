@@ -10,6 +10,8 @@
 
 #include <immintrin.h>
 
+#include <thc/wire/nh_x86.h>
+
 #include "codec_pack.h"
 
 #define VL	16
@@ -316,6 +318,11 @@ FN void to_bf16(vf v, uint16_t *to)
 }
 
 #include "codec_vector.h"
+
+static uint64_t avx512_nh(const uint32_t *key, const void *data, int words)
+{
+	return thc_nh_avx512(key, data, words);
+}
 
 const struct thc_codec_ops thc_ops_avx512 = VECTOR_OPS("avx512", avx512);
 

@@ -100,6 +100,7 @@ struct thc_quant {
  * @save: @bytes to @dst, which begins with a cache line, past the caches
  * @clear: @bytes zeros, past the caches
  * @load, @store: conversions of any number of elements
+ * @nh: thc_nh() of @words 64-bit words, for the seal
  */
 struct thc_codec_ops {
 	const char *name;
@@ -121,6 +122,7 @@ struct thc_codec_ops {
 	void (*clear)(void *dst, size_t bytes);
 	void (*load)(enum thc_dtype dtype, float *dst, const void *src, size_t count);
 	void (*store)(enum thc_dtype dtype, void *dst, const float *src, size_t count);
+	uint64_t (*nh)(const uint32_t *key, const void *data, int words);
 };
 
 /* The loops of @simd; NULL: this CPU lacks it. */

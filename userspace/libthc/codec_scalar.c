@@ -3,6 +3,8 @@
  * Kernels in portable C.  They are the definition of the codec's bits: the SIMD files may differ in
  * speed only.
  */
+#include <thc/wire/nh.h>
+
 #include "codec_ops.h"
 
 static float scalar_sumsq(const void *x, enum thc_dtype dtype, const float *error, float *kept)
@@ -206,6 +208,11 @@ static void scalar_store(enum thc_dtype dtype, void *dst, const float *src, size
 		thc_store_one(dtype, dst, i, src[i]);
 }
 
+static uint64_t scalar_nh(const uint32_t *key, const void *data, int words)
+{
+	return thc_nh(key, data, words);
+}
+
 const struct thc_codec_ops thc_ops_scalar = {
 	.name = "scalar",
 	.fixed = &thc_fixed_scalar,
@@ -223,4 +230,5 @@ const struct thc_codec_ops thc_ops_scalar = {
 	.clear = scalar_clear,
 	.load = scalar_load,
 	.store = scalar_store,
+	.nh = scalar_nh,
 };

@@ -450,6 +450,7 @@ static void vector_store(enum thc_dtype dtype, void *dst, const float *src, size
 	.clear = vector_clear,			\
 	.load = vector_load,			\
 	.store = vector_store,			\
+	.nh = loops##_nh,			\
 }
 /* clang-format on */
 

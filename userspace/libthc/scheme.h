@@ -23,7 +23,8 @@ struct thc_request;
  * @loses: results are not exact: what is lost goes to the error memory
  * @check: NULL, or what keeps this scheme from serving a job, which is sound, in words
  * @open: makes its client.context, what it needs for client.spec, and may raise
- *	client.counted_least and counted_value; -ENOTSUP, -ENOMEM, with a sentence
+ *	client.counted_least and counted_value; -ENOMEM, -EPROTO, with a sentence; NULL:
+ *	it needs nothing
  * @close: frees what @open made, whether or not @open was called, or succeeded; NULL: it made
  *	nothing
  * @describe: fills in what of @info is the scheme's, also while there is no context

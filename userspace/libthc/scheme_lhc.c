@@ -65,11 +65,8 @@ static const char *check_job(const struct thc_spec *s)
 
 static int open_lhc(struct thc_client *c)
 {
-	struct thc_history *h;
+	struct thc_history *h = calloc(1, sizeof(*h));
 
-	if (!thc_simd_ops(c->options.simd))
-		return thc_simd_missing();
-	h = calloc(1, sizeof(*h));
 	if (!h)
 		return thc_fail(-ENOMEM, "out of memory");
 	c->context[THC_SCHEME_LHC] = h;
@@ -131,8 +128,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	levels = habit->rest ? 0 : thc_habit_levels(habit, items);
 	r->levels = levels;
 	thc_scales_init(&g->scales, r->count, r->precision == THC_EXACT);
-	thc_index_init(&g->index, thc_simd_ops(r->client->options.simd)->sparse, r->count,
-		       r->grain_log2, levels);
+	thc_index_init(&g->index, r->client->simd->sparse, r->count, r->grain_log2, levels);
 	thc_addends_init(&g->addends, r, &g->scales, levels ? &g->index : NULL);
 	if (r->keep) {
 		thc_keep_init(&g->keep, r->error, g->scales.blocks);

@@ -65,8 +65,7 @@ static int prepare(struct thc_request *r, size_t growth)
 	if (!habit)
 		return -ENOMEM;
 	r->levels = thc_habit_levels(habit, total);
-	thc_index_init(&g->index, thc_simd_ops(r->client->options.simd)->sparse, total, 0,
-		       r->levels);
+	thc_index_init(&g->index, r->client->simd->sparse, total, 0, r->levels);
 	thc_index_lay_out(&g->index, &l);
 	if (thc_buffers_take(r->client, &r->taken, 0, l.bytes, growth))
 		return -ENOMEM;
@@ -87,7 +86,7 @@ static int prepare(struct thc_request *r, size_t growth)
 /* The values of row number @at in array @k, behind @skip others; false: one is not finite. */
 static bool look_at(struct thc_request *r, size_t at, uint32_t k, uint32_t skip)
 {
-	const struct thc_fixed_ops *ops = thc_simd_ops(r->client->options.simd)->fixed;
+	const struct thc_fixed_ops *ops = r->client->simd->fixed;
 	size_t size = thc_dtype_size(r->dtype), first = at * r->rows->given.width[k], i, n, bad;
 	const uint8_t *from = (const uint8_t *)r->rows->given.values[k] + first * size;
 	struct thc_scale scale;

@@ -117,7 +117,7 @@ static void choose(struct thc_request *r, size_t capacity)
 	g->digits = thc_addends_digits(r);
 	g->width = g->digits.width;
 	g->digits.width = 32;
-	g->sparse = thc_simd_ops(r->client->options.simd)->sparse;
+	g->sparse = r->client->simd->sparse;
 	g->blocks = (uint32_t)((r->count + THC_SCALE_BLOCK - 1) / THC_SCALE_BLOCK);
 	thc_sketch_init(&g->sketch, r->count, capacity,
 			coupled ? THC_SKETCH_COUPLED : THC_SKETCH_THREE);

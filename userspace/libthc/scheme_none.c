@@ -11,7 +11,6 @@
 
 #include "buffers.h"
 #include "client.h"
-#include "codec_ops.h"
 #include "dtype.h"
 #include "fixed.h"
 #include "pipeline.h"
@@ -36,11 +35,6 @@ static const char *check_job(const struct thc_spec *s)
 	if (s->deadline_ms)
 		return "it has a deadline, and a sum that lacks ranks would be wrong";
 	return s->scheme == THC_SCHEME_NONE ? thc_precision_check(s->value_bits, s->ranks) : NULL;
-}
-
-static int open_none(struct thc_client *c)
-{
-	return thc_simd_ops(c->options.simd) ? 0 : thc_simd_missing();
 }
 
 static void describe(const struct thc_client *c, struct thc_client_info *info)
@@ -169,7 +163,6 @@ const struct thc_scheme thc_scheme_none = {
 	.dtypes = THC_DTYPES_INTEGER | THC_DTYPES_FLOAT,
 	.check = check_job,
 	.floats = &thc_scheme_none_floats,
-	.open = open_none,
 	.describe = describe,
 	.prepare = prepare,
 	.compute = compute,

@@ -414,8 +414,6 @@ int thc_compressor_codec(const struct thc_client *c, const struct thc_table *tab
 		form |= THC_CODEC_UNROTATED;
 	if (!error)
 		error = thc_codec_set_form(out, form);
-	if (error == -ENOTSUP)
-		return thc_simd_missing();
 	if (error)
 		return thc_fail(error, "cannot set up the codec: %s", strerror(-error));
 	if (s->features & THC_FEATURE_CORRELATED)

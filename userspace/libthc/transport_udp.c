@@ -13,6 +13,7 @@
 #include <thc/worker/transmit.h>
 
 #include "client.h"
+#include "codec_ops.h"
 #include "pipeline.h"
 #include "queue.h"
 #include "request.h"
@@ -102,6 +103,21 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 	(void)f;
 	(void)bytes;
 	return h + 1;
+}
+
+/* thc_seal_digest() by the client's vectors. */
+static struct thc_digest digest_of(const struct thc_client *c, u8 seal,
+				   const struct thc_seal_key *key, const void *payload, int words)
+{
+	if (seal == THC_SEAL_NH)
+		return (struct thc_digest){ .a = c->simd->nh(key->nh, payload, words) };
+	return thc_seal_digest(seal, key, payload, words);
+}
+
+THC_INLINE struct thc_digest thc_host_digest(struct thc_host *host, const struct thc_sender *s,
+					     const void *payload, int words)
+{
+	return digest_of(host->c, s->seal, &s->down, payload, words);
 }
 
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h)
@@ -278,10 +294,12 @@ static void seal_packet(struct thc_transport *t, struct thc_phase *p, uint32_t i
 	const struct thc_udp *u = thc_udp_of(t);
 	uint64_t number = p->first + index;
 	const struct thc_sender *s = &u->peer[number % u->shards].sender;
+	int words = (int)(p->payload / 8);
 
 	thc_sender_request(s, p->control ? &s->control : &s->data, h, p->op, p->width,
 			   (uint32_t)p->request->round, number / u->shards);
-	thc_seal(h, s->seal, &s->up, h + 1, (int)(p->payload / 8));
+	thc_seal_digested(h, s->seal, &s->up, digest_of(t->client, s->seal, &s->up, h + 1, words),
+			  (u64)words);
 }
 
 static void forget(struct thc_transport *t)

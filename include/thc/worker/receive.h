@@ -19,6 +19,10 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 					const struct thc_flight *f, const struct thc_hdr *h,
 					u32 bytes);
 
+/* thc_seal_digest() of @words words at @payload, by the seal of answers. */
+THC_INLINE struct thc_digest thc_host_digest(struct thc_host *host, const struct thc_sender *s,
+					     const void *payload, int words);
+
 /* A flight has got WAIT, its answer, or the message that there is none. */
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h);
 
@@ -60,7 +64,7 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 		return THC_DROP_TAG;
 	words = (int)((bytes - sizeof(*h)) / 8);
 	/* once, for the tag and for the round */
-	d = thc_seal_digest(s->seal, &s->down, payload, words);
+	d = thc_host_digest(host, s, payload, words);
 	if (!thc_sender_seal_ok(s, got, f, h, d, words))
 		return THC_DROP_TAG;
 	if (got == THC_GOT_ANSWER)
