@@ -466,6 +466,59 @@ static void mean__of_middles(void **state)
 	}
 }
 
+static void add_digit(struct exact_sum *sum, int32_t digit, int exponent)
+{
+	big_add(digit < 0 ? &sum->negative : &sum->positive, (uint32_t)abs(digit), exponent);
+}
+
+/* The middle of two floats, or what is next to it, as two digits of a sum. */
+static void put_middle(int32_t *lower, int32_t *upper, unsigned int bits)
+{
+	uint64_t middle = (uint64_t)(1U << 24 | (random_word() & 0xffffff) | 1);
+	int64_t sum = (int64_t)(middle << random_word() % (2 * bits - 25)) + random_word() % 3 - 1;
+
+	*lower = (int32_t)(sum & ((1LL << bits) - 1));
+	*upper = (int32_t)(sum >> bits);
+}
+
+/* Sums of two digits, of all sizes, whose mean is a normal value, a subnormal one or none. */
+static void mean2__of_all_sizes(void **state)
+{
+	static const int low[] = { -149, -148, -130, -127, -126, -125, -120, -119, -60, 0, 60 };
+	static int32_t lanes[2][N];
+	unsigned int ranks, e, i, k;
+	float out[N];
+
+	(void)state;
+	for (ranks = 1; ranks <= RANKS; ranks++) {
+		const unsigned int bits = thc_fixed_bits(32, ranks);
+
+		for (e = 0; e < sizeof(low) / sizeof(*low); e++) {
+			random_bytes(lanes, sizeof(lanes));
+			for (i = 0; i < N; i++) {
+				lanes[0][i] >>= 1 + random_word() % 31;
+				lanes[1][i] >>= 1 + random_word() % 31;
+				lanes[1][i] *= (int32_t)(random_word() & 1);
+				if (i % 3 == 0)
+					put_middle(&lanes[0][i], &lanes[1][i], bits);
+			}
+			for (k = 0; k < all_loops; k++) {
+				loops[k]->mean2(lanes[0], lanes[1], N,
+						&(struct thc_mean){ ldexp(1, low[e]), ranks, bits,
+								    false },
+						out);
+				for (i = 0; i < N; i++) {
+					struct exact_sum sum = { 0 };
+
+					add_digit(&sum, lanes[0][i], low[e]);
+					add_digit(&sum, lanes[1][i], low[e] + (int)bits);
+					assert_mean(&sum, ranks, THC_FP32, out[i], "mean2", e, i);
+				}
+			}
+		}
+	}
+}
+
 /* Each instruction set has the scalar loops' bits, whatever the lanes have. */
 static void loops__have_the_same_bits(void **state)
 {
@@ -505,6 +558,7 @@ int main(void)
 		cmocka_unit_test(fixed__rounds_to_even_and_never_overflows),
 		cmocka_unit_test(fixed__is_off_by_half_a_unit),
 		cmocka_unit_test(mean__of_middles),
+		cmocka_unit_test(mean2__of_all_sizes),
 		cmocka_unit_test(loops__have_the_same_bits),
 	};
 

@@ -196,6 +196,11 @@ static void mean(const void *lanes, unsigned int width, size_t n, const struct t
 		mean_loop(lanes, width, n, m, false, out);
 }
 
+static inline int64_t sum_of(int32_t digit0, int32_t digit1, unsigned int bits)
+{
+	return (int64_t)digit1 * (1LL << bits) + digit0;
+}
+
 #ifdef __FMA__
 /* (@sum + @rest) / ranks, rounded to odd. |@rest| is at most half of the last bit of @sum. @halves:
  * the ranks are a power of two
@@ -237,8 +242,8 @@ static inline void mean2_loop(const int32_t *digit0, const int32_t *digit1, size
 	}
 }
 
-static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *m,
-		  float *out)
+static void mean2_any(const int32_t *digit0, const int32_t *digit1, size_t n,
+		      const struct thc_mean *m, float *out)
 {
 	if (m->ranks & (m->ranks - 1))
 		mean2_loop(digit0, digit1, n, m, m->odd, false, out);
@@ -267,18 +272,53 @@ static inline double divided_to_odd(int64_t sum, unsigned int ranks)
 	       thc_bits_float((uint32_t)(127 + drop - shift) << 23);
 }
 
-static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *m,
-		  float *out)
+static void mean2_any(const int32_t *digit0, const int32_t *digit1, size_t n,
+		      const struct thc_mean *m, float *out)
 {
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		int64_t sum = (int64_t)digit1[i] * (1LL << m->bits) + digit0[i];
+		int64_t sum = sum_of(digit0[i], digit1[i], m->bits);
 
 		out[i] = thc_round_float(divided_to_odd(sum, m->ranks) * m->unit, m->odd);
 	}
 }
 #endif
+
+#if !defined(__FMA__) || defined(__AVX512DQ__)
+/* The rounding of a 64-bit integer to a float is all there is to be rounded, if the power of two by
+ * which it is multiplied is a float: what is subnormal then has fewer than 24 bits and has not been
+ * rounded. AVX2 has no such conversion.
+ */
+static inline bool rounds_once(const struct thc_mean *m)
+{
+	double unit = m->unit / m->ranks;
+
+	return !m->odd && !(m->ranks & (m->ranks - 1)) && unit >= 0x1p-149 && unit <= 0x1p127;
+}
+#else
+static inline bool rounds_once(const struct thc_mean *m)
+{
+	(void)m;
+	return false;
+}
+#endif
+
+static void mean2(const int32_t *digit0, const int32_t *digit1, size_t n, const struct thc_mean *m,
+		  float *out)
+{
+	const unsigned int bits = m->bits;
+	float unit;
+	size_t i;
+
+	if (!rounds_once(m)) {
+		mean2_any(digit0, digit1, n, m, out);
+		return;
+	}
+	unit = (float)(m->unit / m->ranks);
+	for (i = 0; i < n; i++)
+		out[i] = (float)sum_of(digit0[i], digit1[i], bits) * unit;
+}
 
 #define THC_FIXED_LOOPS \
 	{ \
