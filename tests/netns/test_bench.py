@@ -14,6 +14,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import tap  # noqa: E402  (found through the path above)
 from tap import netns  # noqa: E402
 
+sys.path.insert(0, os.path.join(netns.ROOT, "tools/bench"))
+import compare  # noqa: E402
+import run  # noqa: E402
+
 FLOOD = os.path.join(netns.ROOT, "tools/bench/flood.py")
 RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
 RATE = os.path.join(netns.ROOT, "tools/bench/rate.py")
@@ -51,6 +55,21 @@ def bench__reports_every_promise():
         assert ms > 0.95 * least / 1e6, f"{system} took {ms:.0f} ms: faster than its link allows"
     assert result["memory"]["aggregator"] > 0 and result["memory"]["client"] > 0
     assert len(chart.findall(".//{http://www.w3.org/2000/svg}rect")) == 2 * 5
+
+
+def bench__repeats_as_often_as_its_help_says():
+    for argv, repeats, pairs in (([], 15, 21), (["--quick"], 5, 3), (["--repeats", "2"], 2, 21),
+                                 (["--quick", "--repeats", "2"], 2, 2)):
+        args = run.parse(argv)
+        assert (args.repeats, args.pairs) == (repeats, pairs), argv
+
+
+def compare__knows_what_is_better():
+    better = {name: compare.more_is_better(name) for name in (
+        "codec.compress_ratio", "codec.rated_ratio", "codec.rated_ef_ratio", "fixed.exact_ratio",
+        "allreduce.shaped.speedup_fp32", "allreduce.shaped.thc_ms")}
+    assert [n for n, more in better.items() if more] == ["codec.compress_ratio",
+                                                         "allreduce.shaped.speedup_fp32"]
 
 
 def bench_flood__reports_every_promise():
@@ -111,5 +130,6 @@ def bench_rate__sends_the_bits_that_it_says():
 
 
 if __name__ == "__main__":
-    tap.main([bench__reports_every_promise, bench_flood__reports_every_promise,
+    tap.main([bench__reports_every_promise, bench__repeats_as_often_as_its_help_says,
+              compare__knows_what_is_better, bench_flood__reports_every_promise,
               bench_rate__sends_the_bits_that_it_says])

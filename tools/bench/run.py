@@ -168,14 +168,20 @@ def svg(results):
                  ("1 Gb/s per link", rows(results["allreduce"]["shaped"]))])
 
 
-def main():
+def parse(argv):
     parser = argparse.ArgumentParser(description="Measures what the project promises.")
     parser.add_argument("--quick", action="store_true", help="fewer repeats, less certain medians")
     parser.add_argument("--output", metavar="DIR", default=netns.build_dir(),
                         help="where bench.json and bench.svg are written, default build/")
     parser.add_argument("--repeats", type=int, help="of each all-reduce; default 15, quick 5")
-    args = parser.parse_args()
-    repeats = args.repeats or (5 if args.quick else 15)
+    args = parser.parse_args(argv)
+    args.repeats = args.repeats or (5 if args.quick else 15)
+    args.pairs = min(3, args.repeats) if args.quick else PAIRS
+    return args
+
+
+def main():
+    args = parse(sys.argv[1:])
     reason = netns.why_not()
     if reason:
         print(f"bench: {reason}", file=sys.stderr)
@@ -193,10 +199,10 @@ def main():
                        "sparse": program("bench_sparse", args.quick),
                        "xdp": program("bench_xdp", args.quick, "--json"),
                        "simd": program("bench_simd", args.quick), "allreduce": {}}
-            unshaped, memory, stats = allreduce(None, repeats)
-            shaped, _, _ = allreduce(RATE, repeats)
-            pairs = min(3, args.repeats) if args.quick else PAIRS
-            unshaped["sealed"], shaped["sealed"] = sealed(None, pairs), sealed(RATE, pairs)
+            unshaped, memory, stats = allreduce(None, args.repeats)
+            shaped, _, _ = allreduce(RATE, args.repeats)
+            unshaped["sealed"] = sealed(None, args.pairs)
+            shaped["sealed"] = sealed(RATE, args.pairs)
     except netns.NetnsError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
