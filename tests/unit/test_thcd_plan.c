@@ -508,7 +508,7 @@ static void check_default(const char *said, bool tried)
 static void rate__is_tried_where_none_is_asked_for(void **state)
 {
 	static const char *const by_norms[] = {
-		"seal=nh", "block=1024", "correlated=off", "rotate=off",  "quorum=1,deadline_ms=9",
+		"seal=nh", "block=1024", "correlated=off", "rotate=on",	  "quorum=1,deadline_ms=9",
 		"seed=7",  "slots=64",	 "scheme=thc",	   "feedback=on", "reply=fanout",
 		"table=auto", "sum_width=auto",
 	};
@@ -520,6 +520,7 @@ static void rate__is_tried_where_none_is_asked_for(void **state)
 		"table=uniform",
 		"sum_width=8",
 		"feedback=off",
+		"rotate=off",
 		"block=2048",
 		"scheme=none",
 		"scheme=uthc",
@@ -538,7 +539,7 @@ static void rate__is_tried_where_none_is_asked_for(void **state)
 	assert_int_equal(good("1,ranks=64,key=@one").rate, 6666);
 }
 
-static void rate__needs_norms_of_small_blocks(void **state)
+static void rate__needs_norms_of_small_rotated_blocks(void **state)
 {
 	(void)state;
 	refused("1,ranks=2,key=@one,rate=4,error=0.1", "a job aims at one of them: leave one out");
@@ -547,6 +548,10 @@ static void rate__needs_norms_of_small_blocks(void **state)
 	refused("1,ranks=2,key=@one,error=.1,scheme=lhc", "error: only scheme=thc has one");
 	refused("1,ranks=2,key=@one,rate=4,block=2048",
 		"rate needs blocks of 1024 coordinates: leave block out");
+	refused("1,ranks=2,key=@one,rate=4,rotate=off", "leave rotate=off or rate out");
+	refused("1,ranks=2,key=@one,error=.1,rotate=off", "leave rotate=off or error out");
+	refused("1,ranks=2,key=@one,rate=auto,rotate=off", "leave rotate=off or rate out");
+	good("1,ranks=2,key=@one,rate=fixed,rotate=off");
 	refused("1,ranks=2,key=@one,error=.1,bits=2,sum_width=4",
 		"chunks of 4-bit sums have 2048: leave sum_width out");
 }
@@ -878,7 +883,7 @@ int main(void)
 		cmocka_unit_test(table__bad_ones),
 		cmocka_unit_test(rate__brings_rows),
 		cmocka_unit_test(rate__is_tried_where_none_is_asked_for),
-		cmocka_unit_test(rate__needs_norms_of_small_blocks),
+		cmocka_unit_test(rate__needs_norms_of_small_rotated_blocks),
 		cmocka_unit_test(job__contradictions),
 		cmocka_unit_test(job__group_by_family),
 		cmocka_unit_test(job__group_given),

@@ -160,7 +160,7 @@ static u32 default_rate(const struct thcd_job_wish *w)
 {
 	bool fixed = w->error || w->table != THCD_TABLE_AUTO || w->granularity || w->sum_width ||
 		     thcd_job_wish_given(w, "bits") || thcd_job_wish_given(w, "clamp");
-	bool fits = w->scheme == THC_SCHEME_THC && w->feedback &&
+	bool fits = w->scheme == THC_SCHEME_THC && w->feedback && w->rotate &&
 		    w->block == 1 << THC_RATE_BLOCK_LOG2;
 
 	return fits && !fixed ? THCD_RATE_AUTO : 0;
@@ -171,7 +171,9 @@ static u32 rate_of(const struct thcd_job_wish *w)
 	return thcd_job_wish_given(w, "rate") ? w->rate : default_rate(w);
 }
 
-/* Bits follow the norms of blocks that are small. */
+/* Bits follow the norms of blocks that are small, and whose coordinates rotation has made normal: by
+ * that the error of bits is known.
+ */
 static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	const char *key = w->rate ? "rate" : "error";
@@ -182,6 +184,11 @@ static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 		return thcd_fail(e, "rate and error: a job aims at one of them: leave one out");
 	if (w->scheme != THC_SCHEME_THC)
 		return thcd_fail(e, "%s: only scheme=thc has one: leave it out", key);
+	if (!w->rotate)
+		return thcd_fail(e,
+				 "%s: which error bits give is known of rotated coordinates alone: "
+				 "leave rotate=off or %s out",
+				 key, key);
 	if (w->block != 1 << THC_RATE_BLOCK_LOG2)
 		return thcd_fail(e, "%s needs blocks of %d coordinates: leave block out", key,
 				 1 << THC_RATE_BLOCK_LOG2);
