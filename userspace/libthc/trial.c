@@ -86,7 +86,7 @@ void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[T
 
 void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns, uint64_t count)
 {
-	uint64_t each = ns / (count / 1024 + 1);
+	uint64_t each = ns / ((count + 1023) / 1024);
 
 	/* one of the trial before */
 	if (t->state != THC_TRIAL_RUNS || round < t->first || t->taken[rated] == THC_TRIAL_ROUNDS)
