@@ -325,6 +325,28 @@ static void call__what_is_not_there_is_refused(void **state)
 	run_well("job=1,ranks=1,reply=fanout,rate=fixed", 1, ask_for_what_is_not_there);
 }
 
+static void *ask_for_a_rate(void *arg)
+{
+	struct thc_call call = THC_CALL_INIT;
+	struct rank *r = arg;
+	int error = open_client(r);
+
+	call.scheme = "thc";
+	call.rate = 4;
+	if (!error)
+		error = refused(r, &call, THC_FP32, -EOPNOTSUPP,
+				"the job has scheme none, and only jobs of scheme thc have tables");
+	keep_error(r, error);
+	return end_rank(r, NULL, NULL);
+}
+
+/* No operator could mend it: thcd takes a rate with scheme=thc alone. */
+static void call__rate_in_a_job_of_another_scheme(void **state)
+{
+	(void)state;
+	run_well("job=1,ranks=1,reply=fanout,scheme=none", 1, ask_for_a_rate);
+}
+
 static void *ask_beside_a_deadline(void *arg)
 {
 	struct thc_call call = THC_CALL_INIT;
@@ -387,6 +409,7 @@ int main(void)
 		cmocka_unit_test(floats__by_ranges),
 		cmocka_unit_test(call__ranks_that_choose_differently_are_told),
 		cmocka_unit_test(call__what_is_not_there_is_refused),
+		cmocka_unit_test(call__rate_in_a_job_of_another_scheme),
 		cmocka_unit_test(call__bits_have_to_suffice),
 		cmocka_unit_test(call__integers_need_a_job_without_a_deadline),
 	};

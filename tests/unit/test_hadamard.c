@@ -231,7 +231,7 @@ static void init__bad_arguments(void **state)
 	bad = t;
 	bad.t = NAN;
 	assert_int_equal(thc_codec_init(&c, &bad, 10, 0, THC_SIMD_AUTO), -EINVAL);
-	assert_int_equal(thc_codec_init(&c, &t, 10, 0, (enum thc_simd)9), -ENOTSUP);
+	assert_int_equal(thc_codec_init(&c, &t, 10, 0, (enum thc_simd)9), -EOPNOTSUPP);
 	setup(&c, 10);
 	assert_int_equal(thc_codec_set_correlated(&c, THC_CORRELATE_MAX + 1), -EINVAL);
 	assert_int_equal(thc_codec_set_correlated(&c, THC_CORRELATE_MAX), 0);

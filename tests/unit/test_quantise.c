@@ -169,7 +169,7 @@ static void every_simd(void (*check)(const struct thc_codec *))
 		struct thc_codec c;
 
 		solve(4, 30, 1.0 / 32, &t);
-		if (thc_codec_init(&c, &t, 10, 1, simd) == -ENOTSUP) {
+		if (thc_codec_init(&c, &t, 10, 1, simd) == -EOPNOTSUPP) {
 			print_message("not on this CPU: instruction set %d\n", simd);
 			continue;
 		}

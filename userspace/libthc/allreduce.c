@@ -147,7 +147,9 @@ static int check_rate(const struct thc_client *c, const struct thc_scheme *s,
 		return 0;
 	}
 	*goal = thc_rate_goal_of(rate, error);
-	return c->spec.rate || c->spec.error || rate == THC_RATE_FIXED ? 0 : thc_rate_missing();
+	if (c->spec.rate || c->spec.error || rate == THC_RATE_FIXED)
+		return 0;
+	return thc_rate_missing(&c->spec);
 }
 
 /* What @call says, in *@known, and its scheme, for values of @dtype. */

@@ -61,7 +61,7 @@ int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int 
 	if (!c || !t || !thc_table_valid(t) || !thc_block_valid(block_log2))
 		return -EINVAL;
 	if (!ops)
-		return -ENOTSUP;
+		return -EOPNOTSUPP;
 	memset(c, 0, sizeof(*c));
 	c->cell = calloc((size_t)t->granularity + 1, sizeof(*c->cell));
 	if (!c->cell)

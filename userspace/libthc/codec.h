@@ -75,7 +75,8 @@ struct thc_codec {
 };
 
 /*
- * -EINVAL for a bad table or block size, -ENOTSUP for an instruction set this CPU lacks, -ENOMEM.
+ * -EINVAL for a bad table or block size, -EOPNOTSUPP for an instruction set this CPU lacks,
+ * -ENOMEM.
  * @seed is the same on all ranks.
  */
 int thc_codec_init(struct thc_codec *c, const struct thc_table *t, unsigned int block_log2,

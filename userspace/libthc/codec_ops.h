@@ -127,7 +127,7 @@ struct thc_codec_ops {
 
 /* The loops of @simd; NULL: this CPU lacks it. */
 const struct thc_codec_ops *thc_simd_ops(enum thc_simd simd);
-/* -ENOTSUP, and says so. */
+/* -EOPNOTSUPP, and says so. */
 int thc_simd_missing(void);
 
 extern const struct thc_codec_ops thc_ops_scalar;

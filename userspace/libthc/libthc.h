@@ -21,7 +21,8 @@
  *
  * Errors are negative errno values; thc_last_error() is a sentence about this
  * thread's last one that says what to do. A client may be used by one thread
- * at a time, except thc_allreduce_wait(), which any thread may call.
+ * at a time, except thc_allreduce_wait(), thc_allreduce_rows_wait() and thc_rows_free(), which any
+ * thread may call.
  *
  * Structs that begin with @size grow at their end from version to version. Set
  * @size to sizeof(): a program may run with an older or a newer library than
@@ -114,8 +115,8 @@ enum thc_transport_choice {
  * @timeout_ms: an all-reduce that makes no progress for so long fails with
  *	-ETIMEDOUT and a sentence that names who is missing; 0: 60,000
  * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
- * @window: most chunks in flight, 0: the job's slots
- * @simd: force a code path, for tests; one this CPU lacks is -ENOTSUP
+ * @window: most chunks in flight at each of the job's aggregators, 0: the job's slots
+ * @simd: force a code path, for tests; one this CPU lacks is -EOPNOTSUPP
  * @transport: how packets travel. AUTO: what the environment variable
  *	THC_TRANSPORT says (auto, udp, af_thc), else AF_THC sockets where the
  *	kernel has them (thc.ko), else UDP sockets. The results are the same.
@@ -160,8 +161,8 @@ struct thc_client_options {
  * -EHOSTDOWN the aggregator's XDP program was taken away,
  * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
  * -EPROTO the aggregator's job needs another version of the library, -EOPNOTSUPP
- * it has no tables for the rate or error of the options, -ENOTSUP this CPU lacks the code path
- * that @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on,
+ * it has no tables for the rate or error of the options, or this CPU lacks the code path that
+ * @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on,
  * -ENOBUFS the AF_THC sockets of this host or user held as much as they may until
  * @join_timeout_ms were over, or leave no room for all of the job's aggregators, -ENOMEM, or what
  * the system says of a socket or a thread.
@@ -460,8 +461,8 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  *	100 KiB come on top, and 4 bytes for each 1024 values of buckets that meet one together
  *	(struct thc_call), also while they are not in progress
  * @simd: "none" after a failed thc_client_rejoin()
- * @window: most data chunks in flight. The congestion window, which
- *	thc_client_stats() shows, moves below it
+ * @window: most data chunks in flight at each of the job's aggregators. The congestion windows,
+ *	whose sum thc_client_stats() shows, move below it
  * @window_limit: why it is no larger, in plain words: "the job's slots", "the
  *	receive buffer (net.core.rmem_max)", or "the option window". A receive
  *	buffer bounds it over UDP alone, and only that of a user without
@@ -555,7 +556,7 @@ struct thc_client_stats {
 	uint64_t	send_calls;	/* system calls made to send */
 	uint64_t	receive_calls;	/* system calls made to receive */
 	uint64_t	rtt_us;		/* smoothed round trip now */
-	uint64_t	window;		/* congestion window now, chunks */
+	uint64_t	window;		/* congestion windows now, of all aggregators, chunks */
 	uint64_t	reserved;	/* 0 */
 	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
 	uint64_t	rate_requests;	/* all-reduces with a rate whose bits were chosen */

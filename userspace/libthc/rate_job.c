@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include <thc/fnv.h>
+#include <thc/names.h>
 
 #include "client.h"
 #include "request.h"
@@ -104,8 +105,14 @@ struct thc_rate_goal thc_rate_default(const struct thc_client *c)
 	return (struct thc_rate_goal){ .bits = c->spec.rate, .error = c->spec.error };
 }
 
-int thc_rate_missing(void)
+int thc_rate_missing(const struct thc_spec *s)
 {
+	if (s->scheme != THC_SCHEME_THC)
+		return thc_fail(
+			-EOPNOTSUPP,
+			"the job has scheme %s, and only jobs of scheme thc have tables for a "
+			"rate or an error: leave both 0 here",
+			thc_scheme_name[s->scheme]);
 	return thc_fail(
 		-EOPNOTSUPP,
 		"the job has no tables for a rate: give it rate= or error= (thcd(8)), or leave both 0 here");
@@ -120,7 +127,7 @@ int thc_rate_open(struct thc_compressor *z, struct thc_client *c)
 
 	if (!s->rate && !s->error)
 		return is_set(&c->options) && c->options.rate != THC_RATE_FIXED ?
-			       thc_rate_missing() :
+			       thc_rate_missing(s) :
 			       0;
 	z->rate.class[0].cost = THC_RATE_ONE;
 	z->rate.class[0].error = THC_RATE_ONE;

@@ -49,7 +49,7 @@ int thc_compressor_codec(const struct thc_client *c, const struct thc_table *tab
 /* The classes of @c's job, if it has tables for a rate; an error, with a sentence. */
 int thc_rate_open(struct thc_compressor *z, struct thc_client *c);
 /* -EOPNOTSUPP, with a sentence: there are none. */
-int thc_rate_missing(void);
+int thc_rate_missing(const struct thc_spec *s);
 void thc_rate_close(struct thc_compressor *z, struct thc_client *c);
 /* The goal that @rate and @error of a call or of options set, THC_RATE_FIXED: none. */
 struct thc_rate_goal thc_rate_goal_of(double rate, double error);

@@ -67,6 +67,6 @@ const struct thc_codec_ops *thc_simd_ops(enum thc_simd simd)
 
 int thc_simd_missing(void)
 {
-	return thc_fail(-ENOTSUP,
+	return thc_fail(-EOPNOTSUPP,
 			"this CPU lacks the instruction set asked for: use THC_SIMD_AUTO");
 }

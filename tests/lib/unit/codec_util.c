@@ -83,7 +83,7 @@ void need_simd(enum thc_simd simd)
 	struct thc_codec c;
 
 	solve(4, 30, 1.0 / 32, &t);
-	if (thc_codec_init(&c, &t, 10, 0, simd) == -ENOTSUP) {
+	if (thc_codec_init(&c, &t, 10, 0, simd) == -EOPNOTSUPP) {
 		print_message("SKIP: this CPU has no %s\n",
 			      simd == THC_SIMD_AVX2 ? "AVX2 with F16C" : "AVX-512 F, BW, DQ, VL");
 		skip();
