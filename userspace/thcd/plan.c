@@ -171,8 +171,8 @@ static u32 rate_of(const struct thcd_job_wish *w)
 	return thcd_job_wish_given(w, "rate") ? w->rate : default_rate(w);
 }
 
-/* Bits follow the norms of blocks that are small, and whose coordinates rotation has made normal: by
- * that the error of bits is known.
+/* Bits follow the norms of blocks that are small, and whose coordinates rotation has made normal:
+ * by that the error of bits is known.
  */
 static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 {
