@@ -37,6 +37,7 @@ static __thread char sentence[THC_SENTENCE_MAX];
 
 /* What the last client was opened with, for the tests. */
 uint8_t fake_key[THC_KEY_BYTES];
+int fake_closed;
 
 struct memory {
 	uint64_t key;
@@ -272,6 +273,7 @@ void thc_client_close(struct thc_client *c)
 {
 	int i;
 
+	fake_closed++;
 	for (i = 0; c && i < MEMORIES; i++) {
 		free(c->memory[i].error);
 		free(c->memory[i].before);
@@ -284,6 +286,7 @@ int thc_client_rejoin(struct thc_client *c)
 	if (number_from("FAKE_BROKEN", 0))
 		return thc_fail(-ECONNREFUSED, "nobody serves at 192.0.2.9: start thcd there");
 	c->broken = 0;
+	c->ranks = (unsigned int)number_from("FAKE_RANKS", 1);
 	return join(c);
 }
 
@@ -544,7 +547,9 @@ int thc_client_info(const struct thc_client *c, struct thc_client_info *info)
 	info->transport = "fake";
 	info->window = 92;
 	info->window_limit = "the receive buffer (net.core.rmem_max)";
-	info->scheme = number_from("FAKE_NONE", 0) ? "none" : "thc";
+	info->scheme = number_from("FAKE_NONE", 0) ? "none" :
+		       number_from("FAKE_LHC", 0)  ? "lhc" :
+						     "thc";
 	info->data_slots = 512;
 	info->table.bits = 3;
 	info->sum_width = 16;

@@ -7,6 +7,7 @@ test_step.py.
 """
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import os
@@ -25,7 +26,7 @@ import torch.distributed as dist
 from rig import KEY_FILE, WIDTHS, Bucket, model, state
 
 import thc_ddp
-from thc_ddp import ThcClient, ThcError, thc_hook
+from thc_ddp import ThcClient, ThcError, client, thc_hook
 
 
 def in_forked_child(body):
@@ -572,6 +573,48 @@ class Hook(rig.HookTest):
             with self.assertRaisesRegex(ThcError, next(iter(wrong)) + ".*: give "):
                 ThcClient(**{"aggregator": "192.0.2.9", "job": 1, "key_file": KEY_FILE, "rank": 0,
                              **wrong})
+
+    def test_numbers_of_a_call_are_refused_before_they_wrap_around(self):
+        values = torch.zeros(4096)
+        at = values.data_ptr()
+        with ThcClient("192.0.2.9", 1, KEY_FILE, 0) as c:
+            for name, call in (
+                    ("count", lambda: c.start(at, 2**64 + 1)),
+                    ("count", lambda: c.start(at, -1)),
+                    ("dtype", lambda: c.start(at, 4096, dtype=2**32)),
+                    ("key", lambda: c.start(at, 4096, key=2**64)),
+                    ("key", lambda: c.start(at, 4096, key=-1)),
+                    ("key", lambda: c.error_count(2**64)),
+                    ("key", lambda: c.error_export(2**64, at, 1)),
+                    ("key", lambda: c.error_import(-1, at, 1)),
+                    ("key", lambda: c.error_undo(-1)),
+                    ("tensor_rows", lambda: c.start_rows(2**64 + 10, (at, 1), [(at, 4)])),
+                    ("count", lambda: c.start_rows(10, (at, 2**64 + 1), [(at, 4)])),
+                    ("width", lambda: c.start_rows(10, (at, 1), [(at, 2**32 + 4)])),
+                    ("key", lambda: c.start_rows(10, (at, 1), [(at, 4)], key=-1)),
+                    ("dtype", lambda: c.start_rows(10, (at, 1), [(at, 4)], dtype=2**32))):
+                with self.assertRaisesRegex(ThcError, f"{name}=.*: give a whole number"):
+                    call()
+
+    def test_a_client_that_is_dropped_leaves_the_job(self):
+        closed = ctypes.c_int.in_dll(client.library(), "fake_closed")
+        before = closed.value
+        c = ThcClient("192.0.2.9", 1, KEY_FILE, 0)
+        del c
+        self.assertEqual(closed.value, before + 1)
+        with ThcClient("192.0.2.9", 1, KEY_FILE, 0) as c:
+            pass
+        c.close()
+        del c
+        self.assertEqual(closed.value, before + 2)
+
+    def test_a_step_is_not_undone_behind_close(self):
+        s = state(threshold=0)
+        s.undo_step()       # of nothing
+        s.reduce(Bucket(torch.randn(4096))).wait()
+        s.close()
+        with self.assertRaisesRegex(ThcError, r"call undo_step\(\) before close\(\)"):
+            s.undo_step()
 
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(ThcError("a sentence", 110)))

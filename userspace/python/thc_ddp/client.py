@@ -8,6 +8,7 @@ import inspect
 import operator
 import os
 import threading
+import weakref
 
 from thc_ddp import abi
 
@@ -45,7 +46,9 @@ def _check(result):
     if result < 0:
         sentence = library().thc_last_error().decode(errors="replace")
         sentence = sentence.replace("thc_client_rejoin()", "rejoin()")
-        name = errno.errorcode.get(-result, str(-result))
+        # ENOTSUP is the same number, and in no table
+        name = ("EOPNOTSUPP" if result == -errno.EOPNOTSUPP else
+                errno.errorcode.get(-result, str(-result)))
         kind = ThcDisagreement if result == -errno.EBADMSG else ThcError
         raise kind(f"{sentence or os.strerror(-result)} ({name})", -result)
     return result
@@ -60,6 +63,14 @@ def _number(name, value, most):
     if not 0 <= number <= most:
         raise ThcError(f"{name}={value!r}: give a whole number from 0 to {most}", errno.EINVAL)
     return number
+
+
+def _count(value):
+    return _number("count", value, 2**64 - 1)
+
+
+def _key(value):
+    return _number("key", value, 2**64 - 1)
 
 
 def schemes():
@@ -79,7 +90,8 @@ def _milliseconds(name, seconds):
     if not 0 <= seconds <= 4e6:
         raise ThcError(f"{name}={seconds!r}: give seconds from 0 (the default) to 4000000",
                        errno.EINVAL)
-    return round(seconds * 1000)
+    # 0 is the default
+    return max(1, round(seconds * 1000)) if seconds else 0
 
 
 def _text(value):
@@ -102,19 +114,21 @@ def _read_key(path):
 
 
 class ThcClient:
-    """A rank of a job; returns from __init__ when all ranks have joined.
+    """A rank of a job; returns from __init__ when all ranks have joined. It leaves by close(), when
+    it is dropped, or at the end of the process.
 
     aggregator: its address or host name, a link-local address as fe80::1%eth0;
     key_file: path of the file with the job's secret key, read once, to join, None: a
     job without one (seal=sum, seal=none);
     port: 0 for the default; bind: local address or its name; interface: where
     multicast answers arrive, None: by the route; timeout and
-    join_timeout: seconds, 0 for the defaults; window: chunks, 0: the job's;
+    join_timeout: seconds, 0 for the defaults; window: chunks in flight at each of the
+    job's aggregators, 0: the job's;
     scheme: which one the job must have, one of schemes(), None: any; nonfinite:
     NaN or Inf in some rank's gradient is a result, not an error; rate, error: of
     all-reduces that say nothing else, see start(), 0: the job's
 
-    One thread at a time, except wait().
+    One thread at a time, except wait() and wait_rows().
     """
 
     def __init__(self, aggregator, job, key_file, rank, port=0, bind=None, interface=None,
@@ -122,7 +136,9 @@ class ThcClient:
                  scheme=None, rate=0.0, error=0.0):
         self._lib = library()
         self._handle = ctypes.c_void_p()
+        self._leave = lambda: None
         _check_scheme(scheme)
+        self._job, self._scheme, self._refused = job, scheme, None
         options = abi.Options(
             size=ctypes.sizeof(abi.Options),
             flags=((abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0) |
@@ -139,17 +155,26 @@ class ThcClient:
         finally:
             if key is not None:
                 ctypes.memset(key, 0, abi.KEY_BYTES)
-        has = self.info()["scheme"]
-        if scheme not in (None, has):
+        self._leave = weakref.finalize(self, self._lib.thc_client_close, self._handle)
+        try:
+            self._check_job()
+        except BaseException:
             self.close()
-            raise ThcError(f"job {job} has scheme {has}, not {scheme}: give scheme={has!r}, or "
-                           f"start the job with scheme={scheme}", errno.EINVAL)
+            raise
+
+    def _check_job(self):
+        """Whoever starts the job's thcd anew may give it another scheme."""
+        has = self.info()["scheme"]
+        self._refused = None
+        if self._scheme not in (None, has):
+            self._refused = (f"job {self._job} has scheme {has}, not {self._scheme}: give "
+                             f"scheme={has!r}, or start the job with scheme={self._scheme}")
+            raise ThcError(self._refused, errno.EINVAL)
 
     def close(self):
         """Leaves the job; requests still under way fail."""
-        handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            self._lib.thc_client_close(handle)
+        self._handle = ctypes.c_void_p()
+        self._leave()
 
     def __enter__(self):
         return self
@@ -162,9 +187,16 @@ class ThcClient:
             raise ThcError("this client has left its job: open another one", errno.ENOTCONN)
         return self._handle
 
+    def _member(self):
+        """... of a job that has the scheme that it must have."""
+        if self._refused:
+            raise ThcError(self._refused, errno.EINVAL)
+        return self._live()
+
     def rejoin(self):
         """After an error: waits until all ranks have rejoined."""
         _check(self._lib.thc_client_rejoin(self._live()))
+        self._check_job()
 
     def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
               grain=0, keep=0.0, rate=0.0, error=0.0, group=0):
@@ -179,11 +211,12 @@ class ThcClient:
         group: buckets of a step with the same number meet that together, 0: each by itself.
         """
         request = ctypes.c_void_p()
-        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=key,
+        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=_key(key),
                         precision=_number("precision", precision, 32),
                         grain=_number("grain", grain, 256), keep=keep, rate=rate, error=error,
                         group=_number("group", group, 2**64 - 1))
-        _check(self._lib.thc_allreduce_call_start(self._live(), address, count, dtype,
+        _check(self._lib.thc_allreduce_call_start(self._member(), address, _count(count),
+                                                  _number("dtype", dtype, 2**31 - 1),
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
 
@@ -206,13 +239,16 @@ class ThcClient:
         values of a row)]. All of it must live until wait_rows().
         """
         n, request = len(arrays), ctypes.c_void_p()
-        given = abi.Rows(size=ctypes.sizeof(abi.Rows), total=tensor_rows, count=rows[1],
-                         row=rows[0], arrays=n,
-                         width=(ctypes.c_uint32 * n)(*(width for _, width in arrays)),
+        widths = (_number("width", width, 2**32 - 1) for _, width in arrays)
+        given = abi.Rows(size=ctypes.sizeof(abi.Rows),
+                         total=_number("tensor_rows", tensor_rows, 2**64 - 1),
+                         count=_count(rows[1]), row=rows[0], arrays=n,
+                         width=(ctypes.c_uint32 * n)(*widths),
                          values=(ctypes.c_void_p * n)(*(address for address, _ in arrays)))
-        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=b"lhc", key=key,
+        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=b"lhc", key=_key(key),
                         precision=_number("precision", precision, 32))
-        _check(self._lib.thc_allreduce_rows_start(self._live(), ctypes.byref(given), dtype,
+        _check(self._lib.thc_allreduce_rows_start(self._member(), ctypes.byref(given),
+                                                  _number("dtype", dtype, 2**31 - 1),
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
 
@@ -230,17 +266,17 @@ class ThcClient:
 
     def error_count(self, key):
         """Floats in the error memory of key, 0 if it has none."""
-        return self._lib.thc_error_export(self._live(), key, None, 0)
+        return self._lib.thc_error_export(self._live(), _key(key), None, 0)
 
     def error_export(self, key, address, count):
-        return self._lib.thc_error_export(self._live(), key, address, count)
+        return self._lib.thc_error_export(self._live(), _key(key), address, _count(count))
 
     def error_import(self, key, address, count):
-        _check(self._lib.thc_error_import(self._live(), key, address, count))
+        _check(self._lib.thc_error_import(self._live(), _key(key), address, _count(count)))
 
     def error_undo(self, key):
         """The step of the key's last all-reduce does not happen; see libthc.h."""
-        _check(self._lib.thc_error_undo(self._live(), key))
+        _check(self._lib.thc_error_undo(self._live(), _key(key)))
 
     def info(self):
         """The job as a dict: ranks, epoch, chunk, block, multicast, ..."""
