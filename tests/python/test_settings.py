@@ -4,6 +4,7 @@
 process group, what it says of it, and what a checkpoint holds: no secret.
 """
 import contextlib
+import copy
 import ctypes
 import errno
 import io
@@ -16,6 +17,7 @@ from unittest import mock
 
 import rig
 import torch
+import torch.distributed as dist
 from rig import KEY_FILE, Bucket, state
 
 from thc_ddp import ThcDisagreement, ThcError, client, hook, thc_hook
@@ -161,6 +163,46 @@ class Environment(rig.HookTest):
             with self.subTest(scheme=scheme), self.assertRaisesRegex(ThcError, sentence):
                 self.join(scheme=scheme)
 
+    def test_the_scheme_of_the_job_is_looked_at_when_rejoining(self):
+        """Whoever starts thcd anew may have given the job another one."""
+        s = thc_hook(scheme="thc", quiet=True)[0].connect()
+        self.addCleanup(s.close)
+        os.environ["FAKE_NONE"] = "1"
+        for _ in range(2):
+            with self.assertRaisesRegex(ThcError, "job 3 has scheme none, not thc: give scheme="):
+                s.rejoin()
+            values = torch.zeros(4096)
+            with self.assertRaisesRegex(ThcError, "job 3 has scheme none, not thc"):
+                s.client.allreduce(values.data_ptr(), 4096)
+        del os.environ["FAKE_NONE"]
+        s.rejoin()
+        s.client.allreduce(values.data_ptr(), 4096)
+
+    def test_ranks_of_the_job_are_counted_when_rejoining(self):
+        s = thc_hook(quiet=True)[0].connect()
+        os.environ["FAKE_RANKS"] = "7"
+        for _ in range(2):
+            with self.assertRaisesRegex(ThcError, "job 3 has 7 ranks, the process group has 1"):
+                s.rejoin()
+            self.assertIsNone(s.client)     # it has left
+        del os.environ["FAKE_RANKS"]
+        self.assertIsNotNone(s.rejoin().client)
+        s.close()
+
+    def test_keep_is_refused_where_nothing_goes_by_lhc(self):
+        for schemes in (None, {"0.*": "none", "*": "job"}):
+            with self.assertRaisesRegex(ThcError, "keep=0.1 is of the scheme lhc, by which nothing "
+                                        "goes: job 3 has scheme thc, and schemes"):
+                self.join(keep=.1, schemes=schemes)
+        self.join(keep=.1, schemes={"0.*": "lhc"})
+        self.join(keep=.1, schemes="auto")
+        os.environ["FAKE_LHC"] = "1"
+        self.join(keep=.1)
+
+    def test_short_timeouts_are_not_the_default(self):
+        for seconds, ms in ((0, 0), (.0001, 1), (.0006, 1), (.0016, 2), (60, 60000)):
+            self.assertEqual(client._milliseconds("timeout", seconds), ms)
+
     def test_the_key_is_read_when_joining_and_wiped(self):
         arrays = []
 
@@ -294,6 +336,18 @@ class Checkpoints(rig.HookTest):
         self.assertEqual(opened["key_file"], KEY_FILE)
         memory = restored.error_memory(Bucket(torch.zeros(50)))
         torch.testing.assert_close(memory, torch.arange(50.0) / 4)
+
+    def test_a_process_group_is_not_in_a_pickle(self):
+        for group in (None, dist.group.WORLD):
+            s = state(process_group=group)
+            for restored in (pickle.loads(pickle.dumps(s)), copy.copy(s),
+                             pickle.loads(pickle.dumps(copy.copy(s)))):
+                if group:
+                    with self.assertRaisesRegex(ThcError, "set state.process_group, None for"):
+                        restored.connect()
+                    restored.process_group = None
+                self.assertIsNone(restored.process_group)
+                restored.connect().close()
 
     def test_other_things_are_refused(self):
         with self.assertRaisesRegex(ThcError, "no state_dict"):

@@ -32,6 +32,8 @@ _COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact",
 _TIMEOUT_S = 60.0
 # Of a state_dict(): version 1 numbered parameters of the job only.
 _VERSION = 2
+# In place of the process group that a state had which was pickled or copied.
+_LEFT_OUT = object()
 # The buckets of a step are one gradient: rates are met by all of them together.
 _GROUP = 1
 
@@ -72,11 +74,11 @@ class ThcState:
         job's scheme, and bind() says whose names they are. By "lhc" sparse gradients do, too.
         "auto": weights of nn.Embedding and nn.EmbeddingBag by "lhc"
     keep: by "lhc" each rank sends about this fraction of its values, the largest ones, and the
-        rest stays in error memories; 0: all. Sparse gradients go whole
+        rest stays in error memories; 0: all. Sparse gradients go whole. Without lhc it is refused
     model: bind(model) is called at once. Error memories in checkpoints follow its order then
     start_iter: so many steps go through dist.all_reduce before the job is used
     process_group: reduces buckets that do not go through the job, and confirms each step;
-        None: the default one
+        None: the default one. It is not in a pickle, nor in a copy: set it again there
     nonfinite: "propagate": NaN or Inf in any rank's gradient comes back as NaN on
         all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
     quiet: the hook prints nothing to stderr
@@ -98,7 +100,7 @@ class ThcState:
         self.threshold, self.small, self.start_iter = threshold, small, start_iter
         self.keep = _checked_keep(keep, error_feedback)
         self._schemes = Schemes(schemes)
-        self.process_group = process_group
+        self._group = process_group
         self.quiet = quiet
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._memories = Memories()
@@ -110,6 +112,7 @@ class ThcState:
         self.client = None
         self._process = None    # the id of the one that joined
         self._shut = None       # leaves the job: by close(), when the state is dropped, or at exit
+        self._job = None        # its number
         self._info = None       # of the client, also after it has left
         self._follows_norms = False     # rank 0 says what comes of it
         self._settled = None    # what it has said of: enum thc_trial_state
@@ -147,7 +150,8 @@ class ThcState:
             self.counters.update(saved["counters"])
 
     def __getstate__(self):
-        return {"options": self.options, "threshold": self.threshold, "small": self.small,
+        return {"options": self.options, "group": self._group is not None,
+                "threshold": self.threshold, "small": self.small,
                 "schemes": self._schemes.given, "start_iter": self.start_iter,
                 "keep": self.keep, "quiet": self.quiet, "state": self.state_dict()}
 
@@ -159,13 +163,25 @@ class ThcState:
         self.start_iter = saved.get("start_iter", 0)
         self.keep = saved.get("keep", 0.0)
         self._schemes = Schemes(saved.get("schemes"))
-        self.process_group = None
+        self._group = _LEFT_OUT if saved.get("group") else None
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._memories = Memories()
         self._start()
         self.load_state_dict(saved["state"])
 
     # --- the job ------------------------------------------------------------
+
+    @property
+    def process_group(self):
+        if self._group is _LEFT_OUT:
+            raise ThcError("a pickle or a copy of a state has no process group: set "
+                           "state.process_group, None for the default one, before the next step",
+                           errno.EINVAL)
+        return self._group
+
+    @process_group.setter
+    def process_group(self, group):
+        self._group = group
 
     @property
     def schemes(self):
@@ -195,7 +211,7 @@ class ThcState:
             client = ThcClient(**full)
             try:
                 info = client.info()
-                self._check_ranks(info["ranks"], full["job"])
+                self._check_job(info, full["job"])
                 waiter = threading.Thread(target=_complete, args=(client, self._pending),
                                           name="thc-waiter", daemon=True)
                 waiter.start()
@@ -206,6 +222,7 @@ class ThcState:
             self._shut = weakref.finalize(self, _shut, self._process, client, self._pending,
                                           waiter)
             self.client, self.options, self._info = client, wanted, info
+            self._job = full["job"]
             self._say_joined(full)
             return self
 
@@ -216,11 +233,19 @@ class ThcState:
                            f"usable in a forked child: make a state of the child's own",
                            errno.EINVAL)
 
-    def _check_ranks(self, ranks, job):
+    def _check_job(self, info, job):
+        """Whoever starts the job's thcd anew may change the job."""
+        ranks = info["ranks"]
         workers = dist.get_world_size(self.process_group) if dist.is_initialized() else ranks
         if ranks != workers:
             raise ThcError(f"job {job} has {ranks} ranks, the process group has {workers}: "
                            f"create the job with as many ranks as there are workers",
+                           errno.EINVAL)
+        chosen = "lhc" in (info["scheme"], *self.schemes.values())
+        if self.keep and not chosen and self._schemes.given != "auto":
+            raise ThcError(f"keep={self.keep!r} is of the scheme lhc, by which nothing goes: job "
+                           f"{job} has scheme {info['scheme']}, and schemes names lhc for no "
+                           f"parameter: give schemes={{pattern: \"lhc\"}}, or leave keep out",
                            errno.EINVAL)
 
     def _say_joined(self, options):
@@ -232,9 +257,12 @@ class ThcState:
 
     def _say_settled(self):
         """One line of rank 0 when it is known what the bits of blocks are, and when that changes."""
-        if self.quiet or not self.client or not self._follows_norms:
+        if self.quiet or not self._follows_norms:
             return
-        stats = self.client.stats()
+        with self._lock:
+            stats = self.client.stats() if self.client else None
+        if not stats:
+            return
         if stats["trial"] == self._settled:
             return
         line = report.settled_line(self._info, stats)
@@ -276,6 +304,11 @@ class ThcState:
                 if step:
                     step.drain()
                     self._undo(step)
+            try:
+                self._check_job(self._info, self._job)
+            except ThcError:
+                self.close()
+                raise
             return self
 
     def error_memory(self, bucket):
@@ -457,7 +490,8 @@ class ThcState:
     def _count_fallback(self, refusal, buffer):
         if refusal == "fallback_sparse" and not self.counters[refusal]:
             self._say("sparse gradients do not go through THC but through the process group, "
-                      "uncompressed (counted as fallback_sparse)")
+                      "uncompressed (counted as fallback_sparse): schemes=\"auto\", or "
+                      "{pattern: \"lhc\"}, sends those of embeddings through it")
         self.counters[refusal] += 1
         self.counters["buckets_fallback"] += 1
         self.counters["elements_fallback"] += buffer.numel()
@@ -580,8 +614,12 @@ class ThcState:
         under no_sync(). Steps that failed or came back as NaN need no call.
         """
         self._check_process()
-        if self._ended:
-            self._undo(self._ended)
+        if not self._ended:
+            return
+        if self._ended.keys and not self.client:
+            raise ThcError("the state has left its job, and its error memories keep what the last "
+                           "step left there: call undo_step() before close()", errno.ENOTCONN)
+        self._undo(self._ended)
 
 
 def _group_failed(failure):
