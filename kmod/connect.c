@@ -70,6 +70,9 @@ void thc_disconnect(struct thc_sock *ts)
 	ts->unclaimed = false;
 	memset(ts->turned_away, 0, sizeof(ts->turned_away));
 	shards = ts->shards;
+	/* windows end, what they have done stays counted */
+	for (i = 0; i < shards; i++)
+		ts->stats.window_cuts += ts->peers[i]->sender.window.cuts;
 	ts->shards = 0;
 	spin_unlock_bh(&ts->lock);
 	for (i = 0; i < shards; i++)

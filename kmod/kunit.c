@@ -373,6 +373,28 @@ static void state__break_forgets_flights_and_stays_broken(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, thc_connect_outcome(ts), -ENOTCONN);
 }
 
+static u64 window_cuts(struct thc_sock *ts)
+{
+	struct thc_socket_stats stats;
+
+	spin_lock_bh(&ts->lock);
+	thc_show_stats(ts, &stats);
+	spin_unlock_bh(&ts->lock);
+	return stats.window_cuts;
+}
+
+static void state__cuts_stay_counted(struct kunit *test)
+{
+	struct thc_sock *ts = connect_to(test, 2);
+
+	ts->peers[0]->sender.window.cuts = 3;
+	ts->peers[1]->sender.window.cuts = 4;
+	KUNIT_EXPECT_EQ(test, window_cuts(ts), 7);
+	forget_aggregators(ts);
+	disconnect(ts);
+	KUNIT_EXPECT_EQ(test, window_cuts(ts), 7);
+}
+
 static void state__timeout_breaks_or_delivers_what_has_come(struct kunit *test)
 {
 	struct thc_sock *ts = connect_to(test, 1);
@@ -627,6 +649,7 @@ static struct kunit_case thc_cases[] = {
 	KUNIT_CASE(message__packets_are_sealed),
 	KUNIT_CASE(state__window_then_answers_then_ready),
 	KUNIT_CASE(state__break_forgets_flights_and_stays_broken),
+	KUNIT_CASE(state__cuts_stay_counted),
 	KUNIT_CASE(state__timeout_breaks_or_delivers_what_has_come),
 	KUNIT_CASE(state__late_answers_end_a_closed_message),
 	KUNIT_CASE(state__many_messages_over_several_shards),
