@@ -128,13 +128,16 @@ static int parse_job(struct genl_info *info, struct thc_host_job *job)
 	return 0;
 }
 
-/* The message's memory is anybody's next. */
-static void wipe_key(struct genl_info *info)
+/* The message's memory is anybody's next. Of several keys the last one counts, all are secret. */
+static void wipe_keys(struct genl_info *info)
 {
-	struct nlattr *key = info->attrs[THC_ATTR_KEY];
+	struct nlattr *attr;
+	int left;
 
-	if (key)
-		memzero_explicit(nla_data(key), nla_len(key));
+	nlmsg_for_each_attr(attr, info->nlhdr, GENL_HDRLEN, left) {
+		if (nla_type(attr) == THC_ATTR_KEY)
+			memzero_explicit(nla_data(attr), nla_len(attr));
+	}
 }
 
 int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info)
@@ -143,7 +146,7 @@ int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info)
 	int error;
 
 	error = job ? parse_job(info, job) : -ENOMEM;
-	wipe_key(info);
+	wipe_keys(info);
 	if (!error) {
 		error = thc_host_job_add(genl_info_net(info), job);
 		if (error == -ENOSPC)
