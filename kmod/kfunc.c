@@ -62,7 +62,8 @@ static int thc_kfunc_param_get(char *buffer, const struct kernel_param *kp)
 	int cpu;
 
 	for_each_possible_cpu(cpu)
-		sum += *(unsigned long *)((char *)per_cpu_ptr(&thc_kfunc_counts, cpu) + offset);
+		sum += READ_ONCE(
+			*(unsigned long *)((char *)per_cpu_ptr(&thc_kfunc_counts, cpu) + offset));
 	return sysfs_emit(buffer, "%lu\n", sum);
 }
 
