@@ -3,7 +3,8 @@
 """`make bench-lhc`: the all-reduce of a 25 MiB bucket of which few values are not zero, by the scheme
 lhc, beside Gloo fp32, which sends all of them, in the same run: by density, by whether ranks have
 the same places, by precision, by one aggregator and by four. Prints a table with times and with
-bytes as interfaces count them, writes build/bench-lhc.json.
+bytes as interfaces count them, writes build/bench-lhc.json. At the end a dense bucket, lhc beside
+the scheme none: what lhc costs where it is used by mistake.
 """
 import argparse
 import json
@@ -27,6 +28,9 @@ WANTED = {("1gbit", 4, "same", 500, 32): 9.0, ("1gbit", 4, "own", 500, 32): 4.5,
           ("1gbit", 1, "same", 500, 32): 3.8, ("1gbit", 1, "own", 500, 32): 1.5}
 # (where, of 10000, bits): at least so many times fewer bytes than fp32
 FEWER = {("same", 100, 32): 40, ("same", 100, 0): 28, ("own", 100, 32): 12, ("own", 100, 0): 8}
+
+# A dense bucket takes lhc at most so many times as long as none, once it has seen so many of them.
+DENSE_MOST, DENSE_FIRST = 1.05, 10
 
 
 def measured(rate, aggregators, repeats, cases, impair=None):
@@ -53,6 +57,31 @@ def measured(rate, aggregators, repeats, cases, impair=None):
              **{f"gloo_fp32_{key}": statistics.mean(a[key] for a in answers["gloo_fp32"])
                 for key in ("interface_up", "interface_down")}}
             for system, (where, of, bits) in zip(systems[1:], cases)]
+
+
+def dense(rate, repeats):
+    """A bucket without a zero, by lhc and by none in turns: milliseconds, median of the ratios."""
+    systems = {scheme: f"{scheme}-same-10000-32" for scheme in ("lhc", "none")}
+    samples = {scheme: [] for scheme in systems}
+    with netns.Topology(WORKERS, shape=rate, aggregators=1) as net, \
+            Shards(net, WORKERS, 1, quiet=True) as shards:
+        ranks = Ranks(net, shards)
+        # lhc has to see a few of them before it leaves the index out
+        for repeat in range(-DENSE_FIRST, repeats):
+            for scheme, system in systems.items():
+                answers = ranks.ask(f"{system} {BUCKET_BYTES}")
+                if repeat >= 0:
+                    samples[scheme].append(max(a["seconds"] for a in answers))
+        ranks.close()
+    return {"rate": rate, "pairs": repeats,
+            "ratio": statistics.median(a / b for a, b in zip(*samples.values())),
+            **{f"{scheme}_ms": 1e3 * statistics.median(samples[scheme]) for scheme in systems}}
+
+
+def show_dense(run):
+    print(f"  {speed(run['rate'])}, dense, {run['pairs']} pairs: lhc {run['lhc_ms']:.1f} ms, none "
+          f"{run['none_ms']:.1f} ms, {run['ratio']:.3f} x "
+          f"({'kept' if run['ratio'] <= DENSE_MOST else 'MISSED'}: {DENSE_MOST:g})", flush=True)
 
 
 def verdict(value, wanted):
@@ -97,12 +126,16 @@ def main():
                 runs += new
                 for run in new:
                     show(run)
+            mistaken = [dense(rate, 3 * repeats) for rate in ("1gbit", None)]
+            for run in mistaken:
+                show_dense(run)
     except netns.NetnsError as error:
         print(f"bench-lhc: {error}", file=sys.stderr)
         return 1
     path = os.path.join(netns.build_dir(), "bench-lhc.json")
     with open(path, "w", encoding="utf-8") as f:
-        json.dump({"workers": WORKERS, "repeats": repeats, "runs": runs}, f, indent=2)
+        json.dump({"workers": WORKERS, "repeats": repeats, "runs": runs,
+                   "dense": mistaken}, f, indent=2)
     print(f"  Written to {os.path.relpath(path)}")
     return 0
 
