@@ -48,6 +48,8 @@ def bench__reports_every_promise():
     for kind in ("unshaped", "shaped"):
         part = result["allreduce"][kind]
         assert part["xdp_mode"] == "native" and 0 < part["thc_nmse"] < 0.03
+        assert 0.1 < part["sealed_beside_sum"] < 10 and \
+            f"{part['sealed_beside_sum']:.3f} x the time" in done.stdout
         assert abs(part["speedup_fp32"] - part["gloo_fp32_ms"] / part["thc_ms"]) < 1e-9
     bits = {"thc": 6400 * 4 * 602 * 8, "gloo_fp32": 6 * 25 * 2**20 * 8 / 4}
     for system, least in bits.items():

@@ -5,8 +5,9 @@ bucket; all ranks meet at a barrier, reduce one such bucket through the system,
 and say how long that took, from the barrier to their own completion, and how
 many bytes their interfaces have sent and received meanwhile, as one JSON object.
 
-Systems: thc, thc_ef (error feedback), thc_rate (and bits that follow norms) and thc_unsealed,
-gloo_fp32, gloo_fp16, and lhc-WHERE-OF-BITS: a gradient of which OF of 10000 values are not zero,
+Systems: thc, thc_ef (error feedback), thc_rate (and bits that follow norms), thc_unsealed,
+thc_summed (other seals), gloo_fp32, gloo_fp16,
+and lhc-WHERE-OF-BITS: a gradient of which OF of 10000 values are not zero,
 on all ranks where the first one has them (same) or where each has its own (own), by the scheme
 lhc with BITS of fixed point or exact (0); none-WHERE-OF-BITS: the same by the scheme none. The
 fp16 bucket is converted outside of the time, in Gloo's favour. What THC returns is checked
@@ -25,7 +26,8 @@ import torch.distributed as dist
 import netns
 
 sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
-from bench.kept import Kept  # noqa: E402  (found through the path above)
+from bench.buckets import KEYLESS  # noqa: E402  (found through the path above)
+from bench.kept import Kept  # noqa: E402
 from thc_ddp import ThcClient  # noqa: E402
 
 NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
@@ -78,7 +80,7 @@ class Bench:
         if system not in self.clients:
             self.clients[system] = ThcClient(
                 self.args.aggregator, self.args.jobs[system],
-                None if system == "thc_unsealed" else self.args.key_file, self.args.rank,
+                None if system in KEYLESS else self.args.key_file, self.args.rank,
                 error_feedback=system in WITH_FEEDBACK)
         return self.clients[system]
 

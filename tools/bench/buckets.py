@@ -18,6 +18,8 @@ RATE = 4                    # bits up and down together, what jobs try of which 
 SYSTEMS = {"thc": "THC, 4 + 8 bits", "thc_ef": "4 + 8 bits, error feedback",
            "thc_rate": f"{RATE} bits by norms, feedback", "gloo_fp32": "Gloo fp32",
            "gloo_fp16": "Gloo fp16"}
+# Systems without a secret key, and their seal.
+KEYLESS = {"thc_unsealed": "none", "thc_summed": "sum"}
 _COUNTED = ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls", "receive_calls")
 
 
@@ -65,7 +67,7 @@ class Ranks(Processes):
 
 def jobs_of(aggregator):
     """The job of each system by THC: all clients of a rank can stay joined."""
-    systems = ("thc", "thc_ef", "thc_unsealed", "thc_rate")
+    systems = ("thc", "thc_ef", "thc_rate", *KEYLESS)
     return {system: aggregator.job + i for i, system in enumerate(systems)}
 
 
@@ -76,9 +78,9 @@ def with_jobs(aggregator, systems):
         if system not in systems or job == aggregator.job:
             continue
         keys = {**aggregator.keys, "job": job}
-        if system == "thc_unsealed":
+        if system in KEYLESS:
             del keys["key"]
-            keys["seal"] = "none"
+            keys["seal"] = KEYLESS[system]
         if system == "thc_rate":
             keys["rate"] = RATE
         aggregator.options += ["--job", ",".join(f"{k}={v}" for k, v in keys.items())]

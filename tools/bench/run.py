@@ -80,16 +80,18 @@ def allreduce(shape, repeats):
 
 
 def sealed(shape, pairs):
-    """The time of an all-reduce with the seal beside one without, median of pairs."""
-    note(f"the seal: {pairs} pairs of all-reduces, {shape or 'unshaped'}")
-    times = {"thc": [], "thc_unsealed": []}
+    """The time of an all-reduce with the seal nh beside one without a seal, and beside one with the
+    seal sum, medians of pairs."""
+    note(f"the seal: {pairs} all-reduces with nh, none and sum in turns, {shape or 'unshaped'}")
+    times = {"thc": [], "thc_unsealed": [], "thc_summed": []}
 
     def take(_bytes, repeat, system, seconds):
         if repeat:      # the first one warms up
             times[system].append(seconds)
 
     measure(WORKERS, shape, pairs, systems=tuple(times), progress=take)
-    return statistics.median(a / b for a, b in zip(*times.values()))
+    return {key: statistics.median(a / b for a, b in zip(times["thc"], times[other]))
+            for key, other in (("sealed", "thc_unsealed"), ("sealed_beside_sum", "thc_summed"))}
 
 
 def lookup(results, path):
@@ -131,6 +133,8 @@ def rows_of(results):
         for base in ("fp32", "fp16"):
             rows.append((f"25 MiB, {words}: THC beside Gloo {base}",
                          f"{part['speedup_' + base]:.2f}", "x as fast"))
+        rows.append((f"25 MiB, {words}: THC sealed by nh beside by sum",
+                     f"{part['sealed_beside_sum']:.3f}", "x the time"))
     for name, words in (("aggregator", "aggregator memory, bounded by slots"),
                         ("client", "client memory beside buffers and errors, peak")):
         rows.append((words, f"{results['memory'][name] / 2**20:.2f}", "MiB"))
@@ -201,8 +205,8 @@ def main():
                        "simd": program("bench_simd", args.quick), "allreduce": {}}
             unshaped, memory, stats = allreduce(None, args.repeats)
             shaped, _, _ = allreduce(RATE, args.repeats)
-            unshaped["sealed"] = sealed(None, args.pairs)
-            shaped["sealed"] = sealed(RATE, args.pairs)
+            unshaped.update(sealed(None, args.pairs))
+            shaped.update(sealed(RATE, args.pairs))
     except netns.NetnsError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
