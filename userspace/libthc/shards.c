@@ -9,14 +9,25 @@
 #include "client.h"
 #include "transport_udp.h"
 
+void thc_shards_free(struct thc_udp *u)
+{
+	if (u->peer)
+		explicit_bzero(u->peer, u->shards * sizeof(*u->peer));
+	free(u->peer);
+	u->peer = NULL;
+}
+
 int thc_shards_grow(struct thc_udp *u, uint32_t count)
 {
-	struct thc_peer *more = realloc(u->peer, count * sizeof(*more));
+	struct thc_peer *more = calloc(count, sizeof(*more));
 	uint32_t i;
 
 	if (!more)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
-	memset(more + u->shards, 0, (count - u->shards) * sizeof(*more));
+	/* not realloc(), which may leave a copy: peers have keys */
+	if (u->peer)
+		memcpy(more, u->peer, u->shards * sizeof(*more));
+	thc_shards_free(u);
 	for (i = u->shards; i < count; i++)
 		more[i].sockets.unicast = more[i].sockets.group = -1;
 	u->peer = more;
@@ -33,8 +44,10 @@ void thc_shards_only_first(struct thc_udp *u)
 		u->base.client->stats.window_cuts += u->peer[i].sender.window.cuts;
 		u->peer[i].sender.window.cuts = 0;
 	}
-	while (u->shards > 1)
+	while (u->shards > 1) {
 		thc_sockets_close(&u->peer[--u->shards].sockets);
+		explicit_bzero(&u->peer[u->shards], sizeof(*u->peer));
+	}
 	u->base.client->list.count = 0;
 }
 

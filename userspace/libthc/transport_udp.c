@@ -253,7 +253,7 @@ static void close_links(struct thc_transport *t)
 	for (i = 0; i < u->shards; i++)
 		thc_sockets_close(&u->peer[i].sockets);
 	thc_shards_empty(u);
-	free(u->peer);
+	thc_shards_free(u);
 	free(t->rx.at);
 	free(u);
 }

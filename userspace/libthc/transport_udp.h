@@ -47,6 +47,8 @@ void thc_udp_leave(struct thc_transport *t);
 
 /* shards.c: -ENOMEM, or room for @count aggregators, of which the new ones have no sockets. */
 int thc_shards_grow(struct thc_udp *u, uint32_t count);
+/* Their sockets are closed; wipes their keys. */
+void thc_shards_free(struct thc_udp *u);
 /* Closes all but number 0. */
 void thc_shards_only_first(struct thc_udp *u);
 /* Room for the flights of all, by client.spec; -ENOMEM */
