@@ -206,7 +206,10 @@ static void stall__the_network_has_a_second(void **state)
 	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
 
 	launch_one(w, &w->s.data, 5);
-	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
+	/* after the caller has looked at its clock */
+	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now + 1);
+	assert_int_equal(failure(w, 0, 0).reason, THC_FAILED_NOT);
+	w->s.unreachable_at = w->now;
 	/* the first complaint counts */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now + second / 2);
 	assert_int_equal(failure(w, second, 0).reason, THC_FAILED_NOT);

@@ -70,7 +70,7 @@ THC_INLINE int thc_sender_stalled(struct thc_sender *s, u32 round, int needed, u
 		f->error = EPIPE;
 		f->reason = THC_FAILED_LEFT;
 		f->ranks = a.missing;
-	} else if (s->unreachable_at &&
+	} else if (s->unreachable_at && now > s->unreachable_at &&
 		   now - s->unreachable_at > THC_UNREACHABLE_MS * THC_NS_PER_MS) {
 		f->error = s->unreachable;
 		f->reason = THC_FAILED_UNREACHABLE;
