@@ -421,10 +421,11 @@ int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc
 	n = recvmmsg(fd, msg, batch, MSG_DONTWAIT, NULL);
 	if (n < 0) {
 		n = -errno;
-		if (is_busy(n))
-			return 0;
+		/* poll() may be about an error that nobody has been told of: sendmmsg() keeps one of
+		 * a later message of its batch to itself
+		 */
 		forget_errors(fd);
-		return n;
+		return is_busy(n) ? 0 : n;
 	}
 	for (i = 0; i < n; i++) {
 		struct rx_notes notes = read_notes(&msg[i].msg_hdr);
