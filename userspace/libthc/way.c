@@ -140,6 +140,13 @@ int thc_way_find(struct thc_way *w, const struct thc_client_options *o)
 
 int thc_way_beside(struct thc_way *w, const struct thc_way *first, const struct thc_end *to)
 {
+	char name[INET6_ADDRSTRLEN];
+
+	if (first->aggregator.ss_family == AF_INET && !thc_addr_is_v4(&to->addr))
+		return thc_fail(-EAFNOSUPPORT,
+				"the job's aggregators are reached over IPv6, such as %s: give the "
+				"first one's IPv6 address",
+				inet_ntop(AF_INET6, &to->addr, name, sizeof(name)));
 	*w = (struct thc_way){
 		.aggregator = thc_way_address(first, to), .addrlen = first->addrlen,
 		.bound = first->bound, .named = first->named,
