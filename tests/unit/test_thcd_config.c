@@ -330,6 +330,9 @@ static void file__mistakes_have_their_place(void **state)
 	bad_file("{ \"jobs\": [ {\"prefix\": \"any\", \"prefix\": \"any\"} ] }",
 		 "prefix is given twice");
 	bad_file("{ \"jobs\": [ {\"prefix\": []} ] }", "the list is empty");
+	bad_file("{ \"jobs\": [ {\"slots\": 64, \"norm_slots\": []} ] }",
+		 "norm_slots: the list is empty");
+	bad_file("{ \"spare_slots\": [] }", "spare_slots: the list is empty");
 	bad_file("{ \"jobs\": [ {\"prefix\": [10]} ] }", "a list of texts");
 	bad_file("{ \"jobs\": [ {\"prefix\": [\"\"]} ] }", "is not an address");
 	bad_file("{ \"listen\": [\"1\", \"2\", \"3\"] }", "more than 2 addresses");

@@ -797,6 +797,7 @@ static void keep__same_jobs_only(void **state)
 		{ "1,ranks=4,key=@one,granularity=31,group_port=7000", "group_port is 18564" },
 		{ "1,ranks=4,key=@one,granularity=31,reply=fanout", "group_port" },
 		{ "1,ranks=4,key=@one,granularity=31,quorum=2,deadline_ms=9", "quorum is 4" },
+		{ "1,ranks=4,key=@one,granularity=31,shards=10.0.0.1,10.0.0.2,shard=1", "shards" },
 	};
 	struct thcd_record was[THC_JOBS_MAX] = { 0 };
 	struct thcd_plan plans[THC_JOBS_MAX] = { 0 };

@@ -94,6 +94,8 @@ static int list_text(const cJSON *item, char *out, size_t size, struct thcd_erro
 	const cJSON *v;
 	size_t used = 0;
 
+	if (!item->child)
+		return thcd_fail(e, "%s: the list is empty", item->string);
 	cJSON_ArrayForEach(v, item)
 	{
 		int n;

@@ -81,6 +81,7 @@ int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is
 	NUMBER(error, "error in millionths")
 	NUMBER(block_log2, "log2 of block")
 	NUMBER(group_port, "group_port")
+	OTHER(shards, "shards, or shard")
 	OTHER(seal, "seal")
 	OTHER(key, "key")
 	OTHER(seed, "seed")
