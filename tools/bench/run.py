@@ -158,7 +158,8 @@ def print_table(results):
         print(f"  {what:<{wide}}  {value:>9} {unit}")
     print()
     for words, value, comparison, limit, kept in promises(results):
-        print(f"  {words:<{wide}}  {value:>9.3f} wanted {comparison} {limit:g}: "
+        value = "-" if value is None else f"{value:.3f}"
+        print(f"  {words:<{wide}}  {value:>9} wanted {comparison} {limit:g}: "
               f"{'kept' if kept else 'MISSED'}")
 
 
@@ -180,6 +181,7 @@ def parse(argv):
     parser.add_argument("--repeats", type=int, help="of each all-reduce; default 15, quick 5")
     args = parser.parse_args(argv)
     args.repeats = args.repeats or (5 if args.quick else 15)
+    os.makedirs(args.output, exist_ok=True)     # before minutes have gone by
     args.pairs = min(3, args.repeats) if args.quick else PAIRS
     return args
 
