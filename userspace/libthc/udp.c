@@ -421,8 +421,8 @@ int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc
 	n = recvmmsg(fd, msg, batch, MSG_DONTWAIT, NULL);
 	if (n < 0) {
 		n = -errno;
-		/* poll() may be about an error that nobody has been told of: sendmmsg() keeps one of
-		 * a later message of its batch to itself
+		/* poll() may be about an error that nobody has been told of: sendmmsg() keeps to
+		 * itself one of a later message of its batch
 		 */
 		forget_errors(fd);
 		return is_busy(n) ? 0 : n;
