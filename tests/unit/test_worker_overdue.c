@@ -152,6 +152,37 @@ static void timers__wait_ends_the_doubling(void **state)
 	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
 }
 
+/* Whoever complains in the network's name ends nothing while the aggregator answers, however long
+ * it is until the timer of what waits for a rank.
+ */
+static void complaint__is_asked_about(void **state)
+{
+	struct worker *w = *state;
+	u64 sent[4];
+	u32 i;
+
+	launch_data(w, 1);
+	for (i = 0; i < 100; i++) {
+		w->now = data(w, 0)->due + THC_RTO_MAX;
+		assert_true(again(w, &w->s.data, sent, 4, NULL) > 0);
+		assert_int_equal(take_wait(w, &w->s.data, 0, 0, 1), THC_GOT_WAIT);
+	}
+	assert_true(data(w, 0)->due > w->now + 5 * THC_ASK);
+	w->now += THC_ASK;
+	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 0);
+	thc_sender_unreachable(&w->s, ECONNREFUSED, w->now);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
+		assert_int_equal(sent[0], 0);
+		w->now += THC_ASK - 1;
+		assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 0);
+		w->now++;
+	}
+	/* as a valid packet does: receive.h */
+	w->s.unreachable_at = 0;
+	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 0);
+}
+
 static void timers__are_none_where_nothing_is_in_flight(void **state)
 {
 	struct worker *w = *state;
@@ -264,6 +295,7 @@ int main(void)
 		CASE(timers__leave_turns_to_others),
 		CASE(timers__double_the_probes_while_these_were_lost),
 		CASE(timers__wait_ends_the_doubling),
+		CASE(complaint__is_asked_about),
 		CASE(timers__are_none_where_nothing_is_in_flight),
 		CASE(timers__resume_where_the_batch_was_full),
 		CASE(timers__learn_that_the_path_is_slow),

@@ -11,6 +11,8 @@
  *    undone.
  * WAIT in reply says it was neither: somebody else is late. The cut is undone
  * and the packet counts as just sent.
+ *  - The network complains, as anybody may in its name: the oldest one of each stream asks the
+ *    aggregator itself, every THC_ASK, until a valid packet comes or stall.h gives up.
  */
 #ifndef THC_OVERDUE_H
 #define THC_OVERDUE_H
@@ -25,6 +27,9 @@
  */
 #define THC_LOOK_LEAST		(50 * THC_NS_PER_US)
 #define THC_LOOK_MOST		(5 * THC_NS_PER_MS)
+
+/* While the network complains looks come at least about as often: thc_sender_asks_at(). */
+#define THC_ASK			(200 * THC_NS_PER_MS)
 
 /**
  * struct thc_overdue - a pass over the flights of a stream, oldest first
@@ -75,6 +80,12 @@ THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, int
 	f->cut = cut;
 }
 
+/* Is there a complaint that @f, the oldest of its stream, has to ask about now? */
+THC_INLINE int thc_flight_asks(const struct thc_sender *s, const struct thc_flight *f, u64 now)
+{
+	return s->unreachable_at && now >= f->sent_at + THC_ASK;
+}
+
 /* The next flight to be sent again, already marked as sent; NULL: no more. */
 THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_stream *st,
 					       struct thc_overdue *o, u64 now)
@@ -95,6 +106,7 @@ THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_
 			o->fired = 1;
 			timer = 1;
 		}
+		timer |= !lost && o->seen == 1 && thc_flight_asks(s, f, now);
 		if (lost || timer)
 			thc_flight_again(s, f, lost, now);
 		if (f->due < o->due)
