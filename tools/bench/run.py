@@ -181,13 +181,13 @@ def parse(argv):
     parser.add_argument("--repeats", type=int, help="of each all-reduce; default 15, quick 5")
     args = parser.parse_args(argv)
     args.repeats = args.repeats or (5 if args.quick else 15)
-    os.makedirs(args.output, exist_ok=True)     # before minutes have gone by
     args.pairs = min(3, args.repeats) if args.quick else PAIRS
     return args
 
 
 def main():
     args = parse(sys.argv[1:])
+    os.makedirs(args.output, exist_ok=True)     # before minutes have gone by
     reason = netns.why_not()
     if reason:
         print(f"bench: {reason}", file=sys.stderr)
