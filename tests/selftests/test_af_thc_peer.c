@@ -4,6 +4,7 @@
  * of the cgroup, privileged ports and routing rules have to say to them, ICMP about others;
  * and that they are gone when they are closed (kmod/peer.c).
  */
+#include "../lib/complaint.h"
 #include "cgroup.h"
 #include "fake.h"
 #include "harness.h"
@@ -11,8 +12,6 @@
 #include "nftables.h"
 
 #include <net/ethernet.h>
-#include <netinet/ip.h>
-#include <netinet/ip_icmp.h>
 #include <netpacket/packet.h>
 #include <stddef.h>
 
@@ -216,45 +215,11 @@ TEST_F(path, a_route_that_changes_is_followed)
 	close_all(end, 2);
 }
 
-/* ICMP: the port cannot be reached; what was sent there. */
-struct complaint {
-	struct icmphdr	icmp;
-	struct iphdr	ip;
-	struct udphdr	udp;
-};
-
-static uint16_t checksum(const void *data, size_t bytes)
-{
-	const uint16_t *word = data;
-	uint32_t sum = 0;
-	size_t i;
-
-	for (i = 0; i < bytes / 2; i++)
-		sum += word[i];
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
 /* Tells @worker that its packet to @at:@port did not arrive. */
 static int complain(int raw, const struct sockaddr_in *worker, const char *at, int port)
 {
-	struct complaint c = {
-		.icmp = { .type = ICMP_DEST_UNREACH, .code = ICMP_PORT_UNREACH },
-		.ip = { .version = 4,
-			.ihl = 5,
-			.tot_len = htons(sizeof(struct iphdr) + sizeof(struct udphdr)),
-			.ttl = 64,
-			.protocol = IPPROTO_UDP,
-			.saddr = worker->sin_addr.s_addr,
-			.daddr = inet_addr(at) },
-		.udp = { .source = worker->sin_port,
-			 .dest = htons((uint16_t)port),
-			 .len = htons(sizeof(struct udphdr)) },
-	};
+	struct complaint c = complaint_about(worker, at, port);
 
-	c.ip.check = checksum(&c.ip, sizeof(c.ip));
-	c.icmp.checksum = checksum(&c, sizeof(c));
 	return send_one(raw, worker, &c, sizeof(c));
 }
 

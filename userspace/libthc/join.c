@@ -48,12 +48,9 @@ static void send_membership(struct thc_peer *to, struct membership_packet *p, si
 		.port = to->sender.port,
 	};
 	uint64_t calls = 0;
-	int n;
 
 	thc_sender_seal_membership(&to->sender, &p->hdr, &p->join, (int)(payload / 8));
-	n = thc_sockets_send(&to->sockets, &out, 1, &calls);
-	if (n < 0)
-		thc_sender_unreachable(&to->sender, -n, thc_now());
+	thc_peer_returned(to, thc_sockets_send(&to->sockets, &out, 1, &calls));
 }
 
 static void leave(struct thc_peer *from)
@@ -207,7 +204,7 @@ static int look_at(struct joining *joining, uint32_t shard)
 static int receive_some(struct joining *joining)
 {
 	struct thc_udp *u = joining->u;
-	int n, error = 0;
+	int error = 0;
 	uint32_t i;
 
 	for (i = 0; i < u->shards && !error; i++) {
@@ -215,10 +212,9 @@ static int receive_some(struct joining *joining)
 		uint64_t calls = 0;
 
 		joining->at = i;
-		n = thc_sockets_receive(&at->sockets, at->sockets.unicast, u->base.rx,
-					on_join_packet, joining, &calls);
-		if (n < 0)
-			thc_sender_unreachable(&at->sender, -n, thc_now());
+		thc_peer_returned(at,
+				  thc_sockets_receive(&at->sockets, at->sockets.unicast, u->base.rx,
+						      on_join_packet, joining, &calls));
 		if (at->sockets.group >= 0)
 			thc_sockets_receive(&at->sockets, at->sockets.group, u->base.rx,
 					    on_join_packet, joining, &calls);

@@ -108,6 +108,15 @@ unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds)
 	return n;
 }
 
+void thc_peer_returned(struct thc_peer *p, int n)
+{
+	int error = n < 0 ? -n : p->sockets.complaint;
+
+	p->sockets.complaint = 0;
+	if (error)
+		thc_sender_unreachable(&p->sender, error, thc_now());
+}
+
 void thc_shards_dropped(struct thc_udp *u, enum thc_drop_reason why)
 {
 	struct thc_client *c = u->base.client;

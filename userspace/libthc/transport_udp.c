@@ -83,15 +83,13 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 THC_INLINE void thc_host_flush(struct thc_host *host)
 {
 	unsigned int count = host->count;
-	int n;
 
 	if (!count)
 		return;
 	host->count = 0;
 	host->busy = true;
-	n = thc_sockets_send(&host->at->sockets, host->out, count, &host->c->stats.send_calls);
-	if (n < 0)
-		thc_sender_unreachable(&host->at->sender, -n, thc_now());
+	thc_peer_returned(host->at, thc_sockets_send(&host->at->sockets, host->out, count,
+						     &host->c->stats.send_calls));
 }
 
 THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
@@ -183,8 +181,8 @@ static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 	struct thc_sockets *l = &host.at->sockets;
 	int n = thc_sockets_receive(l, fd, u->base.rx, on_packet, &host, &c->stats.receive_calls);
 
-	if (n < 0 && fd == l->unicast)
-		thc_sender_unreachable(&host.at->sender, -n, thc_now());
+	if (fd == l->unicast)
+		thc_peer_returned(host.at, n);
 	c->stats.foreign += l->foreign;
 	l->foreign = 0;
 	return n > 0;

@@ -59,6 +59,8 @@ void thc_shards_empty(struct thc_udp *u);
 void thc_shards_reserve(struct thc_udp *u);
 /* The sockets of all aggregators, as thc_transport_ops.poll. */
 unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds);
+/* A call of @p's sockets has returned @n; the network may have complained. */
+void thc_peer_returned(struct thc_peer *p, int n);
 /* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
 void thc_shards_dropped(struct thc_udp *u, enum thc_drop_reason why);
 

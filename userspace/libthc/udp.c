@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "complaint.h"
 #include "error.h"
 #include "request.h"
 #include "udp.h"
@@ -193,18 +194,6 @@ unsigned int thc_sockets_wire_bytes(const struct thc_sockets *l, unsigned int by
 	return bytes + (l->way.aggregator.ss_family == AF_INET ? THC_WIRE_IP4 : THC_WIRE_IP6);
 }
 
-/* ICMP errors wait in a queue of their own, with the packets they are about:
- * as long as one is there poll() returns at once, and they take up room that
- * answers need. Called when an error has been reported.
- */
-static void forget_errors(int fd)
-{
-	char packet[64];
-
-	while (recv(fd, packet, sizeof(packet), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0)
-		;
-}
-
 /* --- sending -------------------------------------------------------------- */
 
 /* A batch for sendmmsg(): each message is a run of equal packets to one port. */
@@ -218,12 +207,6 @@ struct send_batch {
 	} control[THC_BATCH];
 	unsigned int		messages;
 };
-
-static uint16_t port_of(const struct sockaddr_storage *a)
-{
-	return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port :
-					       ((const struct sockaddr_in6 *)a)->sin6_port);
-}
 
 /* How many packets from @out on can share one message. */
 static unsigned int run_length(const struct thc_sockets *l, const struct thc_outgoing *out,
@@ -302,14 +285,7 @@ static int send_some(struct thc_sockets *l, const struct thc_outgoing *out, unsi
 	}
 	++*calls;
 	sent = sendmmsg(l->unicast, b.msg, b.messages, MSG_DONTWAIT);
-	if (sent < 0) {
-		int error = -errno;
-
-		if (!is_busy(error))
-			forget_errors(l->unicast);
-		return error;
-	}
-	return (int)packets_in(&b, (unsigned int)sent);
+	return sent < 0 ? -errno : (int)packets_in(&b, (unsigned int)sent);
 }
 
 int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsigned int count,
@@ -325,11 +301,12 @@ int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsi
 			done += (unsigned int)n;
 		} else if (is_busy(n)) {
 			break;
+		} else if (thc_complaints_read(l->unicast, &l->way, &l->complaint)) {
+			if (errors++ == 3)	/* about earlier packets */
+				break;
 		} else if (l->gso &&
 			   (n == -EIO || n == -EINVAL || n == -EMSGSIZE || n == -EOPNOTSUPP)) {
 			l->gso = false;		/* this path cannot segment */
-		} else if (n == -ECONNREFUSED && errors++ < 3) {
-			continue;		/* an earlier packet's ICMP error */
 		} else {
 			return n;
 		}
@@ -353,7 +330,7 @@ struct rx_notes {
 
 static struct rx_notes read_notes(struct msghdr *m)
 {
-	struct rx_notes n = { .from.port = port_of(m->msg_name) };
+	struct rx_notes n = { .from.port = thc_address_port(m->msg_name) };
 	struct cmsghdr *c;
 	int value;
 
@@ -424,8 +401,9 @@ int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc
 		/* poll() may be about an error that nobody has been told of: sendmmsg() keeps to
 		 * itself one of a later message of its batch
 		 */
-		forget_errors(fd);
-		return is_busy(n) ? 0 : n;
+		if (thc_complaints_read(fd, &l->way, &l->complaint) || is_busy(n))
+			return 0;
+		return n;
 	}
 	for (i = 0; i < n; i++) {
 		struct rx_notes notes = read_notes(&msg[i].msg_hdr);

@@ -35,6 +35,7 @@
  * @gso: the kernel segments UDP for us
  * @answers_max: answers the sockets have room for
  * @foreign: packets from other hosts than the aggregator, which were dropped
+ * @complaint: errno of the network's last complaint about packets to the aggregator, 0: none
  */
 struct thc_sockets {
 	int			unicast;
@@ -44,6 +45,7 @@ struct thc_sockets {
 	bool			gso;
 	uint32_t		answers_max;
 	uint64_t		foreign;
+	int			complaint;
 };
 
 /* One packet to send: header and payload, contiguous. */

@@ -33,6 +33,12 @@ void thc_address_set_port(struct sockaddr_storage *a, uint16_t port)
 		((struct sockaddr_in6 *)a)->sin6_port = htons(port);
 }
 
+uint16_t thc_address_port(const struct sockaddr_storage *a)
+{
+	return ntohs(a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port :
+					       ((const struct sockaddr_in6 *)a)->sin6_port);
+}
+
 static bool is_any(const struct sockaddr_storage *a)
 {
 	return a->ss_family == AF_INET ?

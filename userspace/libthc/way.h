@@ -43,5 +43,6 @@ const char *thc_way_name(const struct thc_way *w, char *text, size_t size);
 /* Ports aside. */
 bool thc_address_is_same(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 void thc_address_set_port(struct sockaddr_storage *a, uint16_t port);
+uint16_t thc_address_port(const struct sockaddr_storage *a);
 
 #endif /* LIBTHC_WAY_H */
