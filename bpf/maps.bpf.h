@@ -164,9 +164,12 @@ struct {
 	__array(values, struct thc_fan_inner);
 } fan SEC(".maps");
 
+/* Room of the relay ring. */
+#define THC_RELAY_BYTES		(256 * 1024)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 256 * 1024);
+	__uint(max_entries, THC_RELAY_BYTES);
 } relay SEC(".maps");
 
 #endif /* THC_MAPS_BPF_H */

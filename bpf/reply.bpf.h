@@ -237,13 +237,19 @@ static __always_inline int thc_reply_lost(void)
 	return XDP_DROP;
 }
 
-/* Generic XDP: the daemon sends what this program cannot. */
+/* Generic XDP: the daemon sends what this program cannot. Anybody can have headers sent, all jobs
+ * have one ring: half of it is left to sums.
+ */
 static __always_inline int thc_reply_relay(const struct thc_frame *f, u32 mode, u32 rank)
 {
 	const struct thc_hdr *h = f->hdr;
-	struct thc_relay *r = bpf_ringbuf_reserve(&relay, sizeof(*r), 0);
 	struct thc_stats *st = thc_stats_get();
+	struct thc_relay *r;
 
+	if (!(h->flags & THC_F_ANSWER) &&
+	    bpf_ringbuf_query(&relay, BPF_RB_AVAIL_DATA) > THC_RELAY_BYTES / 2)
+		return thc_reply_lost();
+	r = bpf_ringbuf_reserve(&relay, sizeof(*r), 0);
 	if (!r)
 		return thc_reply_lost();
 	r->type = !(h->flags & THC_F_ANSWER) ? THC_RELAY_HEADER :

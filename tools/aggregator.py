@@ -23,11 +23,11 @@ class Aggregator:
     quiet: what it says is shown only if something fails; secret: the job's key, a new
     one by default, which is in key_file; number: this one of several on the network, host: of
     the topology's hosts for aggregators the one that it runs on. A job with seal=sum or seal=none has none: then key
-    and key_file are None
+    and key_file are None. prefix: words in front of thcd's own, as of a command that starts it
     """
 
     def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None,
-                 quiet=False, secret=None, number=0, host=0):
+                 quiet=False, secret=None, number=0, host=0, prefix=()):
         self.net, self.ranks, self.software = net, ranks, software
         self.job = 1
         self.keys = {"job": self.job, "ranks": ranks, **(job or {})}
@@ -40,6 +40,7 @@ class Aggregator:
         self.said = tempfile.TemporaryFile("w+") if quiet else None
         self.stderr = self.said or stderr
         self.instance = f"{net.name}-{number}" if number else net.name
+        self.prefix = prefix
         self.namespace = net.aggregators[host]
         self.process = None
         self.start()
@@ -48,7 +49,7 @@ class Aggregator:
         """Starts thcd and waits until it says that it is ready."""
         self.process = self.net.popen(
             self.namespace,
-            [_program("thcd"), "--instance", self.instance, *self.options, *more,
+            [*self.prefix, _program("thcd"), "--instance", self.instance, *self.options, *more,
              "--job", ",".join(f"{k}={v}" for k, v in self.keys.items())],
             stdout=subprocess.PIPE, stderr=self.stderr, text=True)
         # an emulated debug kernel takes five seconds and more to load the programs
@@ -83,11 +84,14 @@ class Aggregator:
             self.process.stdout.close()
             self.process = None
 
-    def show(self):
+    def has_said(self):
         """What a quiet thcd has said."""
+        self.said.seek(0)
+        return self.said.read()
+
+    def show(self):
         if self.said:
-            self.said.seek(0)
-            sys.stderr.write(self.said.read())
+            sys.stderr.write(self.has_said())
 
     def __enter__(self):
         return self

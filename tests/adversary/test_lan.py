@@ -4,21 +4,28 @@
 join groups, and root, who has raw sockets. The network does not check source addresses.
 Neither has the job's key; what they send from their own address is refused even with it.
 """
+import contextlib
 import os
 import socket
 import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
 import adversary  # noqa: E402  (found through the path above)
 import thcwire as wire  # noqa: E402
-from adversary import (NOT_ANY_MORE, Bed, does, join, possible, prevented, udp,  # noqa: E402
-                       without)
+from adversary import (NOT_ANY_MORE, Bed, Spoofer, does, join, possible,  # noqa: E402
+                       prevented, udp, without)
+from aggregator import Aggregator  # noqa: E402
+from ranks import Ranks, good  # noqa: E402
 from recorder import seen_in  # noqa: E402
 from tap import netns  # noqa: E402
 
 USER = "a user of another host of the network"
 ROOT = "root of another host of the network"
 ETH_P_ALL = 3
+QUESTIONS_A_SECOND = 10000
+MANY = 1000             # of their answers
 
 
 @prevented(USER, "answers, or contributes, from its own address")
@@ -84,6 +91,44 @@ def lan__spoofs_no_aggregator():
 def lan__spoofs_no_worker():
     with Bed() as bed:
         bed.withstands_spoofed_contributions(bed.net.worker(2))
+
+
+@prevented(ROOT, "stops sums by questions of hosts that are not there, with `--software`")
+def lan__fills_no_room_that_sums_need():
+    """Answers to such hosts wait in the socket until ARP gives up. The questions: a packet of an
+    old session, of a rank that has not joined. thcd has the small buffers that it gets without
+    CAP_NET_ADMIN."""
+    with contextlib.ExitStack() as stack:
+        net = stack.enter_context(netns.Topology(3))
+        aggregator = stack.enter_context(Aggregator(
+            net, 2, software=True, options=["--job", "2,ranks=2,seal=sum"], quiet=True,
+            prefix=["setpriv", "--bounding-set=-net_admin"]))
+        ranks = stack.enter_context(Ranks(net, aggregator, n=2, timeout=adversary.PATIENCE,
+                                          join_timeout=adversary.PATIENCE))
+        ranks.open()
+        other = next(j for j in aggregator.ask("jobs")["jobs"] if j["job"] == 2)
+        question = wire.build(bytes(16), op=wire.LUT_ADD, width=4, job=2,
+                              epoch=other["epoch"] - 1)
+        nobody = [net.address(2).rsplit(".", 1)[0] + f".{host}" for host in range(150, 250)]
+        over = threading.Event()
+
+        def flood():
+            spoofer = netns.in_namespace(net.worker(2), Spoofer)
+            while not over.is_set():
+                for address in nobody:
+                    spoofer.send(question, (address, 4000), (netns.AGGREGATOR4, wire.PORT))
+                time.sleep(len(nobody) / QUESTIONS_A_SECOND)
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(over.set)
+        assert adversary.until(lambda: aggregator.stats()["daemon"]["unsent"] > MANY), \
+            "there is room for all answers"
+        for seed in range(adversary.PASSES):
+            good(ranks.reduce(counts=[adversary.COUNT], rounds=adversary.ROUNDS, seed=seed))
+        # a sum that finds no room is waited with, and then this is said
+        assert "was not sent" not in aggregator.has_said(), aggregator.has_said()
 
 
 adversary.main()

@@ -67,7 +67,7 @@ static int rank_tokens[JOBS][RANKS], leave_tokens[JOBS][RANKS];
 static bool told[JOBS][RANKS];	/* that an epoch is over: once */
 static char world_fan[THC_RANKS_MAX + 1];
 static struct thc_relay world_relay;
-static bool relay_submitted, relay_full;
+static bool relay_submitted, relay_full, relay_crowded;
 static int redirected = -1;	/* entry of the fan */
 
 /* A frame's memory; what lies outside data..data_end is poisoned. */
@@ -142,9 +142,16 @@ static void *fuzz_reserve(void *ring, __u64 size, __u64 flags)
 	return relay_full ? NULL : &world_relay;
 }
 
+static __u64 fuzz_query(void *ring, __u64 what)
+{
+	require(ring == (void *)&relay && what == BPF_RB_AVAIL_DATA);
+	return relay_full || relay_crowded ? THC_RELAY_BYTES : 0;
+}
+
 static void fuzz_submit(void *record, __u64 flags)
 {
 	require(record == &world_relay && !flags);
+	require(!relay_crowded || world_relay.type != THC_RELAY_HEADER);
 	relay_submitted = true;
 }
 
@@ -1425,6 +1432,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	set_config(first & 1);
 	set_rows(first >> 1 & (ROW_SETS - 1));
 	relay_full = first == 0x7f;
+	relay_crowded = first == 0x7d;
 	while (in.left) {
 		u8 action = next(&in);
 

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from tap import netns  # noqa: E402
 from thcwire import KEYED, LUT_ADD, Reference, Worker, join_all  # noqa: E402
 
 PINS = "/sys/fs/bpf/thc"
+SO_RCVBUFFORCE = 33
 TABLE = (0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30)
 JOB = f"1,ranks=2,{KEYED},table=" + ":".join(map(str, TABLE))
 
@@ -222,6 +224,27 @@ def case__generic_on_request_gives_the_same_answers():
                 s["events"]["waited"] + s["events"]["repeated"] + s["events"]["stale"], s
             d.end()
             nothing_left(net, d)
+
+
+def case__generic_sends_all_that_has_waited():
+    """Its ring is emptied in turns, of 256 answers each."""
+    with netns.Topology(2) as net:
+        d = Daemon(net, "--mode", "generic", job=f"{JOB},reply=fanout")
+        assert d.ready, d.said
+        workers = workers_of(net)
+        join_all(workers)
+        workers[0].socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 22)
+        d.process.send_signal(signal.SIGSTOP)
+        try:
+            for slot in range(300):
+                for _ in range(3):
+                    send(workers[0], bytes(512), slot)
+        finally:
+            d.process.send_signal(signal.SIGCONT)
+        for slot in range(300):
+            for _ in range(2):
+                workers[0].expect(wire.WAIT, slot=slot, bitmap=1, count=1)
+        d.end()
 
 
 def survive(mode):

@@ -18,7 +18,7 @@
 
 /* Counters that only a daemon has: name and meaning. */
 #define THCD_COUNTERS(X)                                                                         \
-	X(unsent, "frames the kernel did not take")                                              \
+	X(unsent, "answers the kernel did not take, or had too little room for")                                              \
 	X(overflow, "packets lost in a full receive buffer, before they were counted")           \
 	X(past_xdp, "packets that reached thcd by another way than the XDP program")             \
 	X(gone, "answers asked for whose slot had moved on")                                     \

@@ -19,6 +19,7 @@
 #include "notify.h"
 #include "plan.h"
 #include "software.h"
+#include "relay.h"
 #include "xdp.h"
 
 #define EXIT_USAGE	2
@@ -294,7 +295,7 @@ static int loop(struct run *r)
 		}
 		wait = thcd_notify_alive(wait);
 		p[0] = (struct pollfd){ .fd = r->signals, .events = POLLIN };
-		p[1] = (struct pollfd){ .fd = d->software ? -1 : thcd_xdp_fd(d), .events = POLLIN };
+		p[1] = (struct pollfd){ .fd = thcd_relay_fd(d), .events = POLLIN };
 		for (i = 0; i < d->sockets; i++)
 			p[2 + i] = (struct pollfd){ .fd = d->socket[i].fd, .events = POLLIN };
 		control = foreign + thcd_foreign_poll(d, foreign);
@@ -307,7 +308,7 @@ static int loop(struct run *r)
 		if (p[0].revents && read_signals(r))
 			return EXIT_SUCCESS;
 		if (p[1].revents)
-			thcd_xdp_relay(d);
+			thcd_relay_serve(d);
 		for (i = 0; i < d->sockets; i++)
 			if (p[2 + i].revents)
 				thcd_receive(d, i);

@@ -12,8 +12,11 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <linux/sockios.h>
 
 #include "net.h"
 
@@ -209,7 +212,7 @@ static void enlarge(int fd)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 }
 
-static int set_options(const struct thcd *d, const struct thcd_socket *s)
+static int set_options(const struct thcd *d, struct thcd_socket *s)
 {
 	struct timeval patience = { .tv_usec = SEND_TIMEOUT_MS * 1000 };
 	struct ip_mreqn out4 = { .imr_address.s_addr = s->addr.word[3], .imr_ifindex = s->ifindex };
@@ -225,10 +228,13 @@ static int set_options(const struct thcd *d, const struct thcd_socket *s)
 		{ { IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS }, &ttl_group },
 		{ { IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP }, &loop },
 	};
+	socklen_t len = sizeof(s->room);
 	bool v6 = s->family == AF_INET6;
 	unsigned int i;
 
 	enlarge(s->fd);
+	if (getsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &s->room, &len))
+		return -1;
 	setsockopt(s->fd, SOL_SOCKET, SO_RXQ_OVFL, &one, sizeof(one));
 	setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	for (i = 0; i < sizeof(option) / sizeof(option[0]); i++)
@@ -384,6 +390,16 @@ void thcd_out_flush(struct thcd *d)
 		flush_socket(d, i);
 }
 
+/* Anybody can have packets answered to a host that is not there, where they wait for it: half of
+ * the room is left to sums.
+ */
+static bool is_crowded(const struct thcd_socket *s)
+{
+	int waiting;
+
+	return !ioctl(s->fd, SIOCOUTQ, &waiting) && waiting > s->room / 2;
+}
+
 int thcd_socket_for(const struct thcd *d, const struct thc_addr *addr)
 {
 	int i, family = thc_addr_is_v4(addr) ? AF_INET : AF_INET6;
@@ -402,7 +418,7 @@ void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const s
 	u8 *frame;
 	u32 k;
 
-	if (i < 0) {
+	if (i < 0 || (!words && is_crowded(&d->socket[i]))) {
 		d->counters.unsent++;
 		return;
 	}

@@ -51,7 +51,8 @@ void thcd_guard_exit(void);
  * @bytes: payload as it is, instead of @words; NULL: none
  * @length: payload bytes
  *
- * Nothing leaves before thcd_out_flush() or a full batch.
+ * Nothing leaves before thcd_out_flush() or a full batch. Without @words it is counted as unsent
+ * where much waits already: whoever it is for asks again.
  */
 void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
 		  const u64 *words, const void *bytes, u32 length);

@@ -60,9 +60,11 @@ struct thcd_socket {
 	unsigned int	ifindex;
 	struct thc_addr	addr;
 	u32		lost;	/* SO_RXQ_OVFL at last sight */
+	int		room;	/* bytes of packets that may wait to be sent */
 };
 
 struct thcd_xdp;
+struct ring_buffer;
 
 /* Everything. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
@@ -95,6 +97,7 @@ struct thcd {
 	struct thcd_socket	socket[THCD_LISTEN_MAX];
 	int			sockets;
 	struct thcd_xdp		*xdp;
+	struct ring_buffer	*relay;		/* NULL: XDP relays nothing */
 };
 
 #endif /* THCD_H */

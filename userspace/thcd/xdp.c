@@ -2,7 +2,7 @@
 /*
  * The XDP side of the daemon: loads the programs of bpf/, or goes on with the
  * maps that a killed predecessor left pinned, attaches, and serves what XDP
- * cannot do itself (relayed answers, deadlines).
+ * cannot do itself (deadlines; relay.c has the answers it relays).
  *
  * Order at start, so that a daemon that is killed at any point leaves either
  * pins that its successor can use or pins that it recognises as unfinished:
@@ -32,6 +32,7 @@
 #include "attach.h"
 #include "net.h"
 #include "pins.h"
+#include "relay.h"
 #include "xdp.h"
 
 #include "../../bpf/thc_open.h"
@@ -47,7 +48,6 @@ struct thcd_xdp {
 	struct thc_hook	hook;
 	struct thcd_meta	meta;
 	struct thc_bpf		*skel;
-	struct ring_buffer	*relay;
 	unsigned int		ifindex;
 	int			old_fd;		/* program of the predecessor, -1: none */
 	int			state_fd;
@@ -371,25 +371,6 @@ static int fill_fan(struct thcd_xdp *x, u32 k, struct thcd_error *e)
 	return 0;
 }
 
-static int on_relay(void *ctx, void *data, size_t size)
-{
-	struct thc_relay r;
-	struct thcd *d = ctx;
-
-	if (size < sizeof(r))
-		return 0;
-	memcpy(&r, data, sizeof(r));
-	if (r.type == THC_RELAY_HEADER)
-		thcd_out_put(d, &r.path.src, r.path.src_port, &r.hdr, NULL, NULL, 0);
-	else if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
-		return 0;
-	else if (r.type == THC_RELAY_ALL)
-		thcd_answer_all(d, r.job, r.slot, r.generation);
-	else if (r.type == THC_RELAY_ONE)
-		thcd_answer_one(d, r.job, r.slot, r.generation, r.rank);
-	return 0;
-}
-
 static void set_mode(struct thcd *d, bool generic)
 {
 	d->xdp->generic = generic;
@@ -413,8 +394,7 @@ static int open_maps(struct thcd *d, struct thcd_error *e)
 	d->lanes = map_memory(bpf_map__fd(x->skel->maps.lanes), d->slots * sizeof(*d->lanes));
 	if (!d->job || !d->seals || !d->slot || !d->lanes)
 		return thcd_fail(e, "cannot map the aggregator's slots: %s", strerror(errno));
-	x->relay = ring_buffer__new(bpf_map__fd(x->skel->maps.relay), on_relay, d, NULL);
-	return x->relay ? 0 : thcd_fail(e, "cannot open the relay ring: %s", strerror(errno));
+	return thcd_relay_open(d, bpf_map__fd(x->skel->maps.relay), e);
 }
 
 static int load_for(struct thcd *d, bool generic, struct thcd_error *e)
@@ -435,8 +415,7 @@ static void unload(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
 
-	ring_buffer__free(x->relay);
-	x->relay = NULL;
+	thcd_relay_close(d);
 	if (d->job)
 		munmap(d->job, THC_JOBS_MAX * sizeof(*d->job));
 	if (d->seals)
@@ -845,17 +824,6 @@ bool thcd_xdp_watch(struct thcd *d)
 			d->adopted ? "stop thcd, run thcd --prepare as root, and start it" :
 				     "restart thcd");
 	return true;
-}
-
-int thcd_xdp_fd(const struct thcd *d)
-{
-	return d->xdp && d->xdp->relay ? ring_buffer__epoll_fd(d->xdp->relay) : -1;
-}
-
-void thcd_xdp_relay(struct thcd *d)
-{
-	ring_buffer__consume(d->xdp->relay);
-	thcd_out_flush(d);
 }
 
 bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The XDP side of the daemon: maps, programs, attachment, relay, and the privileges it takes.
+ * The XDP side of the daemon: maps, programs, attachment, and the privileges it takes.
  */
 #ifndef THCD_XDP_H
 #define THCD_XDP_H
@@ -46,10 +46,6 @@ int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
  */
 #define THCD_WATCH_MS	1000
 bool thcd_xdp_watch(struct thcd *d);
-
-/* File descriptor that is readable when answers wait to be sent. */
-int thcd_xdp_fd(const struct thcd *d);
-void thcd_xdp_relay(struct thcd *d);
 
 /* Closes a generation by deadline; true if it is closed now. */
 bool thcd_xdp_close(struct thcd *d, u16 job_id, u32 slot, u32 generation);

@@ -28,6 +28,7 @@ static long fuzz_redirect(void *map, __u32 key, __u64 flags);
 static long fuzz_adjust_tail(struct xdp_md *ctx, int delta);
 static long fuzz_load_bytes(struct xdp_md *ctx, __u32 at, void *to, __u32 bytes);
 static void *fuzz_reserve(void *ring, __u64 size, __u64 flags);
+static __u64 fuzz_query(void *ring, __u64 what);
 static void fuzz_submit(void *record, __u64 flags);
 static __u64 fuzz_clock(void);
 
@@ -48,6 +49,7 @@ static inline long fuzz_loop(__u32 most, void *callback, void *context, __u64 fl
 #define bpf_xdp_load_bytes	fuzz_load_bytes
 #define bpf_loop		fuzz_loop
 #define bpf_ringbuf_reserve	fuzz_reserve
+#define bpf_ringbuf_query	fuzz_query
 #define bpf_ringbuf_submit	fuzz_submit
 #define bpf_ktime_get_coarse_ns	fuzz_clock
 
