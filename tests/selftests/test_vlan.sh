@@ -32,6 +32,18 @@ checked()
 	grep "VLAN" "$work/check" | grep -w -e "$2" | grep -q -e "$3"
 }
 
+# What $by may be: it becomes the command.
+as_it_is()
+{
+	exec "$@"
+}
+
+# Of /proc it sees the processes alone, as by thcd.service (ProcSubset=pid).
+without_proc()
+{
+	exec unshare --mount sh -c 'mount -t proc -o subset=pid proc /proc && exec "$@"' sh "$@"
+}
+
 # starts INTERFACE ADDRESS [OPTION]...: thcd is ready, and ends
 starts()
 {
@@ -39,7 +51,7 @@ starts()
 	address=$2
 	shift 2
 	mkfifo "$work/ready" || return 1
-	"$BUILD/thcd" -i "$interface" --listen "$address" --job "1,ranks=2,rate=fixed,key=@$work/key" "$@" \
+	$by "$BUILD/thcd" -i "$interface" --listen "$address" --job "1,ranks=2,rate=fixed,key=@$work/key" "$@" \
 		>"$work/ready" 2>"$work/said" &
 	daemon=$!
 	read -r ready <"$work/ready"
@@ -85,11 +97,17 @@ for device in vn0 vn1 bn0 vn0.5 bn0.5; do
 done
 ethtool -K vn1 gro on
 
-echo "1..12"
+by=as_it_is
+echo "1..14"
 try "veth__check_notes_tags_beside_frames" \
 	checked vn0 note "vn1 passes VLAN tags beside frames"
 try "veth__is_refused" refused vn0 10.77.5.1 "VLAN: vn1 passes VLAN tags beside frames"
+by=without_proc
+try "veth__is_refused_in_the_units_sandbox" \
+	refused vn0 10.77.5.1 "VLAN: vn1 passes VLAN tags beside frames"
+by=as_it_is
 try "veth__but_not_without_the_vlan" starts vn0 10.77.4.1
+try "veth__but_not_for_a_vlan_of_another" starts vn0 10.77.6.1
 try "veth__starts_in_generic_mode" starts vn0 10.77.5.1 --mode generic
 try "veth__starts_by_force" starts vn0 10.77.5.1 --force
 try "veth__warns_then" grep -q "warning: VLAN: vn1 passes" "$work/said"

@@ -3,7 +3,9 @@
  * Asks the kernel about an interface: by ioctl in this network namespace, since
  * sysfs may show another one.
  */
+#include <ifaddrs.h>
 #include <linux/ethtool.h>
+#include <linux/if_vlan.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <stdarg.h>
@@ -188,29 +190,32 @@ bool thc_device_peer(const char *interface, struct thc_finding *f)
 	return true;
 }
 
-bool thc_vlan_above(FILE *config, const char *interface, char *name, size_t size)
+/* Is @name a VLAN device, and above @interface? */
+static bool is_vlan_above(int fd, const char *name, const char *interface)
 {
-	char line[128], device[IF_NAMESIZE], lower[IF_NAMESIZE];
-	int id;
+	struct vlan_ioctl_args vlan = { .cmd = GET_VLAN_REALDEV_NAME_CMD };
 
-	/* "eth0.5         | 5  | eth0", below two lines of headings */
-	while (config && fgets(line, sizeof(line), config)) {
-		if (sscanf(line, "%15s | %d | %15s", device, &id, lower) != 3 ||
-		    strcmp(lower, interface) || (*name && strcmp(device, name)))
-			continue;
-		snprintf(name, size, "%s", device);
-		return true;
-	}
-	return false;
+	snprintf(vlan.device1, sizeof(vlan.device1), "%s", name);
+	return !ioctl(fd, SIOCGIFVLAN, &vlan) && !strcmp(vlan.u.device2, interface);
 }
 
 bool thc_device_vlan_above(const char *interface, char *name, size_t size)
 {
-	FILE *config = fopen("/proc/net/vlan/config", "re");
-	bool found = thc_vlan_above(config, interface, name, size);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifaddrs *list = NULL, *i;
+	bool found;
 
-	if (config)
-		fclose(config);
+	found = *name && is_vlan_above(fd, name, interface);
+	if (!*name && !getifaddrs(&list)) {
+		for (i = list; i && !found; i = i->ifa_next) {
+			found = is_vlan_above(fd, i->ifa_name, interface);
+			if (found)
+				snprintf(name, size, "%s", i->ifa_name);
+		}
+		freeifaddrs(list);
+	}
+	if (fd >= 0)
+		close(fd);
 	return found;
 }
 

@@ -54,13 +54,9 @@ bool thc_device_peer(const char *interface, struct thc_finding *f);
  */
 void thc_device_vlan(const char *interface, const char *vlan, struct thc_finding *f);
 
-/* Is @name, or with an empty @name any device, a VLAN device above @interface?
- * @config: /proc/net/vlan/config, or NULL; @name is filled in, with room for
- * @size characters.
+/* Is @name, or with an empty @name any device of this network namespace, a VLAN device above
+ * @interface? @name is filled in, with room for @size characters.
  */
-bool thc_vlan_above(FILE *config, const char *interface, char *name, size_t size);
-
-/* thc_vlan_above() with the devices of this network namespace. */
 bool thc_device_vlan_above(const char *interface, char *name, size_t size);
 
 /* Does thc.ko sum lanes for XDP programs on this host? */
