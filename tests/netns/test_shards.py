@@ -26,12 +26,14 @@ COUNTS = [70001, 900]
 class Bed:
     """N ranks of a job of `count` aggregators."""
 
-    def __init__(self, count, apart=True, impair=None, job=None, n=N, **options):
+    def __init__(self, count, apart=True, impair=None, job=None, n=N, quiet=False,
+                 **options):
         # tables of rates would take each thcd and client a large part of a second there
         job = job or ({"rate": "fixed"} if "THC_VM_KERNEL" in os.environ else None)
         self.net = netns.Topology(n, aggregators=count if apart else 1, impair=impair)
         try:
-            self.shards = Shards(self.net, n, count, apart, job=job, secret=SECRET)
+            self.shards = Shards(self.net, n, count, apart, job=job, secret=SECRET,
+                                 quiet=quiet)
             self.ranks = Ranks(self.net, self.shards,
                                **{"timeout": TIMEOUT, "join_timeout": 10,
                                   "error_feedback": False, **options})
@@ -108,6 +110,17 @@ def switch__keeps_the_answers_of_others_away():
         for i in range(3):
             got = received_by(bed, i) - before[i]
             assert indices <= got < 2 * indices, (got, indices)
+
+
+def group__may_be_that_of_all():
+    """Answers of the job's other aggregators are no stranger's."""
+    group = {"group": "239.84.7.7", "group_port": 20001}
+    with Bed(2, job=group, quiet=True) as bed:
+        bed.ranks.open()
+        bed.digest()
+        for shard in bed.shards.all:
+            assert shard.stats()["daemon"]["foreign"] == 0, shard.has_said()
+            assert "sends to this job's group" not in shard.has_said(), shard.has_said()
 
 
 def dies__is_named():
@@ -270,6 +283,7 @@ if __name__ == "__main__":
         bits__software_16,
         bits__xdp_3_with_losses,
         switch__keeps_the_answers_of_others_away,
+        group__may_be_that_of_all,
         dies__is_named,
         dies__before_the_job_is_ready,
         late__one_starts_after_the_workers,

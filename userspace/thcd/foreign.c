@@ -86,12 +86,16 @@ int thcd_foreign_poll(const struct thcd *d, struct pollfd *p)
 	return THCD_FOREIGN_POLLS;
 }
 
-static bool is_ours(const struct thcd *d, const struct thc_addr *addr)
+/* From us, or from another aggregator of the job? */
+static bool is_ours(const struct thcd *d, const struct thcd_plan *plan, const struct thc_addr *addr)
 {
-	int i;
+	u32 i;
 
-	for (i = 0; i < d->sockets; i++)
+	for (i = 0; i < (u32)d->sockets; i++)
 		if (thc_addr_equal(&d->socket[i].addr, addr))
+			return true;
+	for (i = 0; i < plan->shards.count; i++)
+		if (thc_addr_equal(&plan->shards.at[i].addr, addr))
 			return true;
 	return false;
 }
@@ -111,7 +115,7 @@ static void look_at(struct thcd *d, int id)
 	if (recvfrom(listener[id].fd, &byte, sizeof(byte), 0, sa, &length) < 0)
 		return;
 	thcd_sockaddr_parse(sa, &addr, &port);
-	if (is_ours(d, &addr))
+	if (is_ours(d, plan, &addr))
 		return;
 	d->counters.foreign++;
 	thcd_say(
