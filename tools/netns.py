@@ -116,6 +116,16 @@ def output_name(path):
     return os.environ.get("OUTPUT_NAME") or os.path.relpath(path)
 
 
+def open_output(path):
+    """A file that can be written is there, before minutes have gone by."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise NetnsError(f"cannot write {path}: {error.strerror}; give another --output") \
+            from None
+
+
 def why_not():
     """None if namespaces can be made here, else a sentence."""
     if os.geteuid() != 0:

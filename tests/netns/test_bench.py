@@ -94,6 +94,13 @@ def bench_flood__reports_every_promise():
     assert result["tag_dropped"] > 10 * result["refused"], result
 
 
+def bench__looks_first_where_its_output_goes():
+    for program in (FLOOD, RATE):
+        done = subprocess.run([sys.executable, program, "--output", "/nowhere/x.json"],
+                              capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1 and "cannot write /nowhere/x.json" in done.stderr, done.stderr
+
+
 def bench_rate__sends_the_bits_that_it_says():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "rate.json")
@@ -134,4 +141,4 @@ def bench_rate__sends_the_bits_that_it_says():
 if __name__ == "__main__":
     tap.main([bench__reports_every_promise, bench__repeats_as_often_as_its_help_says,
               compare__knows_what_is_better, bench_flood__reports_every_promise,
-              bench_rate__sends_the_bits_that_it_says])
+              bench__looks_first_where_its_output_goes, bench_rate__sends_the_bits_that_it_says])

@@ -266,6 +266,7 @@ def main():
         print(f"# this machine is busy (load average {load:.1f}): times are longer than they "
               f"would be", file=sys.stderr)
     try:
+        netns.open_output(args.output)
         with netns.guard():
             netns.sweep()
             samples, stats = measure(args.turns, (args.joins, args.reduces))

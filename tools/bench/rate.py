@@ -163,6 +163,7 @@ def main():
         print(f"bench-rate: {reason}", file=sys.stderr)
         return 1
     try:
+        netns.open_output(args.output)
         with netns.guard():
             netns.sweep()
             result = measure(args)
