@@ -5,6 +5,7 @@ from the main loop, and SIGHUP, which adds and removes jobs and never ends one.
 """
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -373,6 +374,25 @@ def case__signs_of_life_come_from_the_loop():
             assert manager.signs(2) > 5
             d.end()
             manager.close()
+
+
+def case__a_manager_that_is_gone_wakes_nobody():
+    """Not again and again: signs of life that do not get through are tried 20 times a second."""
+    with netns.Topology(1) as net, tempfile.TemporaryDirectory() as folder:
+        manager = Manager(folder)
+        d = Daemon(net, "--software", env={**manager.env, "WATCHDOG_USEC": "300000"})
+        assert d.ready, d.said
+        manager.close()
+
+        def waits():
+            with open(f"/proc/{d.process.pid}/status", encoding="ascii") as f:
+                return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", f.read(), re.M)[1])
+
+        before = waits()
+        time.sleep(3)
+        count = waits() - before
+        assert 0 < count < 300, f"thcd has woken {count} times in 3 s"
+        d.end()
 
 
 def case__nobody_asked_for_signs_of_life():

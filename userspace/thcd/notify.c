@@ -19,6 +19,8 @@
 
 /* Signs of life per interval of the watchdog. */
 #define SIGNS	3
+/* Until a sign that did not get through is tried again. */
+#define AGAIN_MS	50
 
 static struct sockaddr_un manager;
 static socklen_t manager_length;
@@ -82,6 +84,11 @@ void thcd_notify_reloading(void)
 		    (unsigned long long)t.tv_sec * 1000000 + t.tv_nsec / 1000);
 }
 
+static uint64_t again_ms(void)
+{
+	return sign_ms < AGAIN_MS ? sign_ms : AGAIN_MS;
+}
+
 int thcd_notify_alive(int wait)
 {
 	uint64_t now;
@@ -90,9 +97,9 @@ int thcd_notify_alive(int wait)
 	if (!sign_ms)
 		return wait;
 	now = thcd_now_ms();
-	/* a manager that has no time for it must not stop us: try again at the next turn */
-	if (now >= next_ms && tell("WATCHDOG=1", MSG_DONTWAIT))
-		next_ms = now + sign_ms;
-	left = next_ms > now ? (int)(next_ms - now) : 1;
+	/* a manager that has no time for it, or is gone, must not stop us: try again soon */
+	if (now >= next_ms)
+		next_ms = now + (tell("WATCHDOG=1", MSG_DONTWAIT) ? sign_ms : again_ms());
+	left = (int)(next_ms - now);
 	return wait < 0 || wait > left ? left : wait;
 }
