@@ -339,6 +339,45 @@ def case__a_contradicting_restart_is_refused_and_fresh_discards():
         nothing_left(net, other)
 
 
+def case__fresh_leaves_no_program_on_another_interface():
+    with netns.Topology(2) as net:
+        Pair(net).gro("on")
+        d = Daemon(net)
+        assert d.ready, d.said
+        d.end(signal.SIGKILL)
+        held = hook(net)
+        other = Daemon(net, "--fresh", interface="va", instance=d.instance)
+        assert not other.ready and "is not on va, but on eth0; nothing was discarded" in \
+            other.said, other.said
+        assert hook(net) == held and hook(net, "va") is None
+        # what it proposes
+        net.run(net.aggregator, [os.path.join(netns.build_dir(), "thcd"), "--discard",
+                                 "--interface", "eth0", "--instance", d.instance])
+        assert hook(net) is None
+        other = Daemon(net, "--fresh", interface="va", instance=d.instance)
+        assert other.ready, other.said
+        other.end()
+
+
+def case__an_address_that_is_new_is_waited_for():
+    """An IPv6 address is tentative while its host asks whether another one has it."""
+    with netns.Topology(1) as net:
+        net.run(net.aggregator, ["ip", "addr", "add", "fd79::1/64", "dev", "eth0"])
+        for options in (("--listen", "fd79::1"), ("--listen", "fd79::2")):
+            d = Daemon(net, *options)
+            assert d.ready == (options[1] == "fd79::1"), d.said
+            if d.ready:
+                d.end()
+        assert "fd79::2 is not an address of this host" in d.said, d.said
+
+
+def case__an_interface_that_is_not_there_is_named():
+    with netns.Topology(1) as net:
+        for options in ((), ("--software",), ("--software", "--listen", netns.AGGREGATOR4)):
+            d = Daemon(net, *options, interface="eth7")
+            assert d.status == 1 and "there is no interface eth7 here" in d.said, d.said
+
+
 def case__killed_at_any_moment_it_starts_again():
     rng = random.Random(5)
     with netns.Topology(2) as net:

@@ -207,6 +207,7 @@ def jobs_come_and_go(*options):
         a_round(two, 8)
         said = d.end()
         assert d.status == 0 and said.count(", continued") == 2, said
+        assert "keeps its 1152 slots, and 1728 are asked for (spare_slots)" in said, said
         nothing_left(net, d)
 
 

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,8 +19,8 @@
 #include "net.h"
 #include "notify.h"
 #include "plan.h"
-#include "software.h"
 #include "relay.h"
+#include "software.h"
 #include "xdp.h"
 
 #define EXIT_USAGE	2
@@ -61,6 +62,9 @@ static int open_sockets(struct run *r, struct thcd_error *e)
 	struct thcd_error unused;
 	u32 i;
 
+	if (r->d.interface && !if_nametoindex(r->d.interface))
+		return thcd_fail(e, "there is no interface %s here; ip link shows them",
+				 r->d.interface);
 	for (i = 0; i < r->c.listens; i++)
 		if (thcd_net_open(&r->d, r->c.listen[i], e))
 			return -1;

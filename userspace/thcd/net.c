@@ -26,6 +26,9 @@
 #define BUFFER_BYTES	(16 << 20)
 /* A send that blocks so long is given up; the worker asks again. */
 #define SEND_TIMEOUT_MS	100
+/* So long an IPv6 address may stay tentative, and so often it is tried. */
+#define TENTATIVE_MS	5000
+#define BIND_AGAIN_US	50000
 
 /* Packets that wait to be sent, by socket. */
 static struct queue {
@@ -255,7 +258,9 @@ static int bind_failed(const char *address, u16 port, struct thcd_error *e)
 				 "(ss -nulp shows it), most likely another thcd, or give --port",
 				 port, address);
 	case EADDRNOTAVAIL:
-		return thcd_fail(e, "%s is not an address of this host; ip address shows those",
+		return thcd_fail(e,
+				 "%s is not an address of this host, or another host has it, too "
+				 "(dadfailed); ip address shows those",
 				 address);
 	default:
 		return thcd_fail(e, "cannot use UDP port %u of %s: %s", port, address,
@@ -292,6 +297,22 @@ static int one_of_each(struct thcd_error *e)
 			    "from the address that they send to alone");
 }
 
+/* An address that is new the kernel may not use before it knows that nobody else has it (RFC 4862,
+ * section 5.4).
+ */
+static int bind_in_time(const struct thcd_socket *s, const struct sockaddr *at, socklen_t len)
+{
+	const u64 until = thcd_now_ms() + TENTATIVE_MS;
+
+	while (bind(s->fd, at, len)) {
+		if (errno != EADDRNOTAVAIL || s->family == AF_INET || !interface_of(&s->addr) ||
+		    thcd_now_ms() >= until)
+			return -1;
+		usleep(BIND_AGAIN_US);
+	}
+	return 0;
+}
+
 int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 {
 	struct thcd_socket *s = &d->socket[d->sockets];
@@ -315,7 +336,7 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 	/* each family has its socket: ::1 and 127.0.0.1 may both be listened on */
 	if (s->family == AF_INET6)
 		setsockopt(s->fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-	if (bind(s->fd, (struct sockaddr *)&ss, len)) {
+	if (bind_in_time(s, (struct sockaddr *)&ss, len)) {
 		bind_failed(address, d->port, e);
 	} else if (set_options(d, s)) {
 		thcd_fail(e, "cannot set up a socket on %s: %s", address, strerror(errno));
@@ -334,8 +355,6 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 	int i, found;
 	char text[INET6_ADDRSTRLEN];
 
-	if (!if_nametoindex(interface))
-		return thcd_fail(e, "there is no interface %s here; ip link shows them", interface);
 	for (i = 0; i < 2; i++) {
 		found = first_address(interface, families[i], &addr);
 		if (found < 0)

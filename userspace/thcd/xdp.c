@@ -194,12 +194,80 @@ static int pinned_program(const struct thcd_xdp *x)
 	return bpf_obj_get(thc_pin(x->pins.dir, "prog").path);
 }
 
+/* thcd makes this one first. */
+static bool has_pins(const struct thcd_xdp *x)
+{
+	return !access(thc_pin(x->pins.dir, THC_PIN_META).path, F_OK);
+}
+
+/* False: there is none that this version knows. */
+static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
+{
+	struct bpf_map_info info = { 0 };
+	int fd = bpf_obj_get(thc_pin(x->pins.dir, THC_PIN_META).path);
+	u32 key = 0, len = sizeof(info);
+	bool ok;
+
+	if (fd < 0)
+		return false;
+	ok = !bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
+	     info.value_size == sizeof(*was) && !bpf_map_lookup_elem(fd, &key, was);
+	close(fd);
+	return ok;
+}
+
+/* Another interface that has the program of the pins, which nobody would find without; or 0. */
+static u32 elsewhere(const struct thcd_xdp *x)
+{
+	u32 id = thcd_prog_id(x->old_fd);
+	struct thcd_meta was;
+	struct thc_hook hook;
+
+	if (!id || !read_meta(x, &was))
+		return 0;
+	if (was.netns != own_netns() || was.ifindex == x->ifindex ||
+	    thc_device_hook(was.ifindex, &hook) || hook.id != id)
+		return 0;
+	return was.ifindex;
+}
+
+/* -1: the program is on another interface, where it would stay as if it had never been. */
+static int check_elsewhere(const struct thcd *d, struct thcd_error *e)
+{
+	char name[IF_NAMESIZE];
+	u32 ifindex = elsewhere(d->xdp);
+
+	if (ifindex && if_indextoname(ifindex, name))
+		return thcd_fail(e,
+				 "instance \"%s\" is not on %s, but on %s; nothing was discarded: "
+				 "thcd --discard --interface %s --instance %s does it",
+				 d->instance, d->interface, name, name, d->instance);
+	return 0;
+}
+
 static int not_prepared(const struct thcd *d, struct thcd_error *e)
 {
 	return thcd_fail(e,
 			 "nothing is prepared on %s for a thcd without root: run thcd --prepare "
 			 "USER with these jobs as root, or use --software",
 			 d->interface);
+}
+
+/* Goes on with what a predecessor @was, if that is what is asked for. */
+static int keep(struct thcd *d, const struct thcd_meta *was, const struct thcd_plan *plans,
+		struct thcd_error *e)
+{
+	struct thcd_xdp *x = d->xdp;
+	u32 slots = x->meta.slots;
+
+	if (thcd_keep_meta(was, &x->meta, d->instance, e) || thcd_keep_jobs(d->record, plans, e))
+		return -1;
+	if (was->slots < slots)
+		thcd_say("the aggregator that is attached keeps its %u slots, and %u are asked "
+			 "for (spare_slots): --fresh makes them, and all ranks have to join again",
+			 was->slots, slots);
+	x->meta.slots = was->slots;
+	return 0;
 }
 
 /* Looks at the hook and at the pins: whose are they? */
@@ -220,7 +288,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return not_prepared(d, e);
 	if (d->adopted && c->fresh)
 		return thcd_fail(e, "--fresh is for root: thcd --prepare USER --fresh");
-	if (c->fresh && discard(d, e) < 0)
+	if (c->fresh && (check_elsewhere(d, e) || discard(d, e) < 0))
 		return -1;
 	x->meta = (struct thcd_meta){
 		.netns = own_netns(),
@@ -241,11 +309,7 @@ static int find_predecessor(struct thcd *d, const struct thcd_config *c, u32 slo
 		return thcd_fail(e, "cannot read the pinned state: %s", strerror(errno));
 	if (was.complete) {
 		d->kept = true;
-		if (thcd_keep_meta(&was, &x->meta, d->instance, e))
-			return -1;
-		/* a reload does not change how many there are */
-		x->meta.slots = was.slots;
-		return thcd_keep_jobs(d->record, plans, e);
+		return keep(d, &was, plans, e);
 	}
 	if (d->adopted)
 		return not_prepared(d, e);
@@ -651,61 +715,16 @@ int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_
 	return 0;
 }
 
-/* thcd makes this one first. */
-static bool has_pins(const struct thcd_xdp *x)
-{
-	return !access(thc_pin(x->pins.dir, THC_PIN_META).path, F_OK);
-}
-
-/* False: there is none that this version knows. */
-static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
-{
-	struct bpf_map_info info = { 0 };
-	int fd = bpf_obj_get(thc_pin(x->pins.dir, THC_PIN_META).path);
-	u32 key = 0, len = sizeof(info);
-	bool ok;
-
-	if (fd < 0)
-		return false;
-	ok = !bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
-	     info.value_size == sizeof(*was) && !bpf_map_lookup_elem(fd, &key, was);
-	close(fd);
-	return ok;
-}
-
-/* Another interface that has the program of the pins, which nobody would find without; or 0. */
-static u32 elsewhere(const struct thcd_xdp *x)
-{
-	u32 id = thcd_prog_id(x->old_fd);
-	struct thcd_meta was;
-	struct thc_hook hook;
-
-	if (!id || !read_meta(x, &was))
-		return 0;
-	if (was.netns != own_netns() || was.ifindex == x->ifindex ||
-	    thc_device_hook(was.ifindex, &hook) || hook.id != id)
-		return 0;
-	return was.ifindex;
-}
-
 /* -1: an interface has a program that would stay, as if it had never been. */
 static int check_discard(struct thcd *d, bool was_on, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
-	char name[IF_NAMESIZE];
-	u32 ifindex;
 
 	if (was_on)
 		return 0;
 	if (!has_pins(x) && x->hook.id && !strcmp(x->hook.name, "thc_xdp"))
 		return thcd_hook_foreign(d->interface, &x->hook, e);
-	ifindex = elsewhere(x);
-	if (ifindex && if_indextoname(ifindex, name))
-		return thcd_fail(e,
-				 "instance \"%s\" is not on %s, but on %s; nothing was discarded: "
-				 "give --interface %s",
-				 d->instance, d->interface, name, name);
-	return 0;
+	return check_elsewhere(d, e);
 }
 
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
