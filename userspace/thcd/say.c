@@ -49,20 +49,19 @@ void thcd_say(const char *format, ...)
 	va_end(ap);
 }
 
-bool thcd_say_limited(const char *format, ...)
+bool thcd_say_within(struct thcd_limit *l, const char *format, ...)
 {
-	static uint64_t second;
-	static unsigned int lines;
 	uint64_t now = thcd_now_ms() / 1000;
 	va_list ap;
 
-	if (now != second) {
-		if (lines > THCD_SAY_RATE)
-			thcd_say("%u more lines like these were left out", lines - THCD_SAY_RATE);
-		second = now;
-		lines = 0;
+	if (now != l->second) {
+		if (l->lines > THCD_SAY_RATE)
+			thcd_say("%u more lines like these were left out",
+				 l->lines - THCD_SAY_RATE);
+		l->second = now;
+		l->lines = 0;
 	}
-	if (lines++ >= THCD_SAY_RATE)
+	if (l->lines++ >= THCD_SAY_RATE)
 		return false;
 	va_start(ap, format);
 	say(format, ap);

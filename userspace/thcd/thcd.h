@@ -40,9 +40,26 @@ int thcd_fail(struct thcd_error *e, const char *format, ...) __attribute__((form
 #define thcd_fail(...) (thcd_fail(__VA_ARGS__), -1)
 #endif
 
-/* One line on stderr. thcd_say_limited() is for what remote hosts can cause; false: left out. */
+/* One line on stderr. */
 void thcd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-bool thcd_say_limited(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Lines of the second under way that one place in the program has said. */
+struct thcd_limit {
+	uint64_t	second;
+	unsigned int	lines;
+};
+
+bool thcd_say_within(struct thcd_limit *l, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* For what remote hosts can cause; false: left out. Each place has a limit of its own, so that
+ * nobody silences another one.
+ */
+#define thcd_say_limited(...) \
+	({ \
+		static struct thcd_limit limit; \
+		thcd_say_within(&limit, __VA_ARGS__); \
+	})
 
 /* Monotonic milliseconds. */
 uint64_t thcd_now_ms(void);
