@@ -211,6 +211,16 @@ static void name_all(struct run *r)
 	r->control.context = r;
 }
 
+/* Jobs have theirs; who removes a job has it forgotten. */
+static void forget_keys(struct run *r)
+{
+	u32 i;
+
+	for (i = 0; i < THC_JOBS_MAX; i++)
+		explicit_bzero(r->c.job[i].key, sizeof(r->c.job[i].key));
+	explicit_bzero(r->plan, sizeof(r->plan));
+}
+
 /* Sockets and plans, and how many slots these need. */
 static int begin(struct run *r, u32 *slots, struct thcd_error *e)
 {
@@ -239,6 +249,7 @@ static int start(struct run *r, struct thcd_error *e)
 		return -1;
 	describe(r, text, sizeof(text));
 	thcd_say("%s", text);
+	forget_keys(r);
 	if (thcd_privileges_drop(d, &r->c, e) || tell_ready(&r->c, e))
 		return -1;
 	tell_manager(r);

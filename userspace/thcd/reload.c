@@ -149,13 +149,14 @@ static void replace_job(struct again *a, u32 id)
 	struct thcd_error e;
 
 	thcd_keep_difference(&was, &a->plan[id], &e);
-	if (!may_go(a, id, e.text) || !remove_job(a, id))
-		return;
-	if (!add(a, id, &a->plan[id]))
-		tell_job(a, "changed", id);
-	/* its slots are still free */
-	else if (add(a, id, &was))
-		tell(a->said, "reload: job %u is gone: reload once more", id);
+	if (may_go(a, id, e.text) && remove_job(a, id)) {
+		if (!add(a, id, &a->plan[id]))
+			tell_job(a, "changed", id);
+		/* its slots are still free */
+		else if (add(a, id, &was))
+			tell(a->said, "reload: job %u is gone: reload once more", id);
+	}
+	explicit_bzero(&was, sizeof(was));
 }
 
 /* Jobs are removed first: their slots make room for new ones. */
