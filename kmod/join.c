@@ -175,9 +175,10 @@ static void wake(struct thc_sock *ts)
 }
 
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w, u32 bytes, u16 port)
+				      const struct thc_welcome *w, u32 bytes,
+				      struct thc_origin from)
 {
-	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, bytes, port);
+	enum thc_drop_reason why = thc_joining_admit(&p->joining, &p->sender, h, w, bytes, from);
 	struct thc_sock *ts = p->owner;
 	struct thc_joiners all = joiners_of(ts);
 	bool needed_call = thc_join_needs_call(ts);

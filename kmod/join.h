@@ -23,9 +23,10 @@ bool thc_join_lacks(const struct thc_sock *ts);
 bool thc_join_needs_call(const struct thc_sock *ts);
 /* JOINs that are due; lowers *@due to the time of the next. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
-/* Why a WELCOME from the aggregator's @port is of no use, or THC_DROP_NONE. */
+/* Why a WELCOME that came so is of no use, or THC_DROP_NONE. */
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
-				      const struct thc_welcome *w, u32 bytes, u16 port);
+				      const struct thc_welcome *w, u32 bytes,
+				      struct thc_origin from);
 /* Why a CHALLENGE from the aggregator's @port is of no use, or THC_DROP_NONE: thc_join_run() will
  * answer it.
  */

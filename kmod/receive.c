@@ -33,10 +33,13 @@ static struct thc_origin origin_of(const struct sk_buff *skb)
 {
 	struct thc_origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
 
-	if (skb->protocol == htons(ETH_P_IP))
+	if (skb->protocol == htons(ETH_P_IP)) {
 		o.ce = INET_ECN_is_ce(ip_hdr(skb)->tos);
-	else
+		o.group = ipv4_is_multicast(ip_hdr(skb)->daddr);
+	} else {
 		o.ce = INET_ECN_is_ce(ipv6_get_dsfield(ipv6_hdr(skb)));
+		o.group = ipv6_addr_is_multicast(&ipv6_hdr(skb)->daddr);
+	}
 	return o;
 }
 
@@ -140,7 +143,7 @@ THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure 
 /* --- packets -------------------------------------------------------------- */
 
 static enum thc_drop_reason on_joining(struct thc_peer *p, struct reader *r, u32 bytes,
-				       const struct thc_hdr *h, u16 port)
+				       const struct thc_hdr *h, struct thc_origin from)
 {
 	u32 payload = bytes - sizeof(*h);
 	void *in = p->owner->scrap;
@@ -148,8 +151,8 @@ static enum thc_drop_reason on_joining(struct thc_peer *p, struct reader *r, u32
 	BUILD_BUG_ON(THC_WELCOME_BYTES > sizeof(p->owner->scrap));
 	if (!thc_joining_fits(h->op, payload) || !read_on(r, in, payload))
 		return THC_DROP_LENGTH;
-	return h->op == THC_OP_CHALLENGE ? thc_join_challenge(p, h, in, port) :
-					   thc_join_welcome(p, h, in, payload, port);
+	return h->op == THC_OP_CHALLENGE ? thc_join_challenge(p, h, in, from.port) :
+					   thc_join_welcome(p, h, in, payload, from);
 }
 
 static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct thc_origin from,
@@ -168,7 +171,7 @@ static void on_packet(struct thc_peer *p, struct reader *r, u32 bytes, struct th
 	else if (bytes < sizeof(h) || !read_on(r, &h, sizeof(h)))
 		why = THC_DROP_TRUNCATED;
 	else if (h.version == THC_VERSION && thc_op_is_joining(h.op))
-		why = on_joining(p, r, bytes, &h, from.port);
+		why = on_joining(p, r, bytes, &h, from);
 	else if (ts->state == THC_STATE_READY)
 		why = thc_worker_receive(&host, &p->sender, &h, bytes, from, now);
 	if (why)

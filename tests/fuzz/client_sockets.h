@@ -194,7 +194,7 @@ static void hand_over(const struct coming *p, thc_sockets_each *each, void *ctx)
 		believe_welcome(p);
 	else if (!w.broken && !believe(p))
 		reached[DISBELIEVED].times++;
-	each(ctx, (void *)copy, p->bytes, (struct thc_origin){ p->port, p->ce });
+	each(ctx, (void *)copy, p->bytes, (struct thc_origin){ p->port, p->ce, p->group });
 	free(copy);
 	if (w.joining)
 		return;

@@ -72,19 +72,25 @@ static int begin_fake(struct __test_metadata *_metadata, struct talk *t, bool ke
 	return begin_again(t);
 }
 
-/* To the worker, which counts one packet for @reason, or none that is refused. */
-static void tell(struct __test_metadata *_metadata, struct talk *t, const void *packet,
-		 size_t bytes, const char *reason)
+/* The worker hears it at @to, and counts one packet for @reason, or none that is refused. */
+static void tell_at(struct __test_metadata *_metadata, struct talk *t, const struct sockaddr_in *to,
+		    const void *packet, size_t bytes, const char *reason)
 {
 	struct reasons before, after;
 
 	ASSERT_EQ(nl_reasons(&t->nl, &before), 0);
-	ASSERT_EQ(deliver(t->fd, t->udp, &t->worker, packet, bytes), 0);
+	ASSERT_EQ(deliver(t->fd, t->udp, to, packet, bytes), 0);
 	ASSERT_EQ(nl_reasons(&t->nl, &after), 0);
 	EXPECT_EQ(reason_sum(&after) - reason_sum(&before), !!reason);
 	if (reason)
 		EXPECT_EQ(reason_count(&after, reason) - reason_count(&before, reason), 1)
 	TH_LOG("not \"%s\"", reason);
+}
+
+static void tell(struct __test_metadata *_metadata, struct talk *t, const void *packet,
+		 size_t bytes, const char *reason)
+{
+	tell_at(_metadata, t, &t->worker, packet, bytes, reason);
 }
 
 static void expect_joining(struct __test_metadata *_metadata, int fd)
@@ -435,34 +441,35 @@ TEST_F(aggregator, welcomes_to_the_group)
 	p.all.w.reply = THC_REPLY_MULTICAST;
 	p.all.group.at.port = group.sin_port;
 	memcpy(p.all.group.at.addr, &group.sin_addr, 4);
-	/* before it knows the group */
-	fake_seal_to_group(&p, &group);
-	tell(_metadata, t, &p, TO_GROUP_PACKET, "unexpected");
-	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
 	set_nonce(&p, t->nonce);
 	fake_seal_welcome(&p, &t->worker);
 	tell(_metadata, t, &p, sizeof(p), NULL);
+	ASSERT_EQ(wait_for_group("239.1.2.3", 20001), 0);
+	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
+	/* heard there by somebody else, who sends it on */
+	fake_seal_to_group(&p, &group);
+	tell(_metadata, t, &p, TO_GROUP_PACKET, "address");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
 	/* recorded in another epoch, whatever its number was */
 	p.all.seal.salt[3] ^= 1;
 	fake_seal_to_group(&p, &group);
-	tell(_metadata, t, &p, TO_GROUP_PACKET, "unexpected");
+	tell_at(_metadata, t, &group, &p, TO_GROUP_PACKET, "unexpected");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
 	p.all.seal.salt[3] ^= 1;
 	other = group;
 	other.sin_port = htons(20002);
 	fake_seal_to_group(&p, &other);
-	tell(_metadata, t, &p, TO_GROUP_PACKET, "tag");
+	tell_at(_metadata, t, &group, &p, TO_GROUP_PACKET, "tag");
 	fake_seal_to_group(&p, &t->worker);
-	tell(_metadata, t, &p, TO_GROUP_PACKET, "tag");
+	tell_at(_metadata, t, &group, &p, TO_GROUP_PACKET, "tag");
 	/* more than the epoch's salt, or less */
 	seal_welcome(fake_seals(), &p.h, sizeof(p), &group);
-	tell(_metadata, t, &p, sizeof(p), "unexpected");
+	tell_at(_metadata, t, &group, &p, sizeof(p), "unexpected");
 	seal_welcome(fake_seals(), &p.h, REFUSAL_PACKET, &group);
-	tell(_metadata, t, &p, REFUSAL_PACKET, "unexpected");
+	tell_at(_metadata, t, &group, &p, REFUSAL_PACKET, "unexpected");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
 	fake_seal_to_group(&p, &group);
-	tell(_metadata, t, &p, TO_GROUP_PACKET, NULL);
+	tell_at(_metadata, t, &group, &p, TO_GROUP_PACKET, NULL);
 	EXPECT_EQ(next_flags(_metadata, t->udp), THC_JOIN_F_HEARD);
 }
 

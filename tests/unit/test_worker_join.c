@@ -132,12 +132,22 @@ static void seal_without_key(struct welcome *p)
 	thc_member_seal(&p->h, THC_SEAL_SUM, &no_key, NULL, p->payload, (int)(p->bytes / 8));
 }
 
+static enum thc_drop_reason take_from(struct joiner *w, const struct welcome *p,
+				      struct thc_origin from)
+{
+	const struct thc_welcome *in = (const void *)p->payload;
+	enum thc_drop_reason why = thc_joining_admit(&w->j, &w->s, &p->h, in, p->bytes, from);
+
+	return why ? why : thc_joining_apply(&w->j, &w->s, &p->h, in, p->bytes, w->now);
+}
+
+/* It comes to where it was said, to the group or to @w alone. */
 static enum thc_drop_reason take_sealed(struct joiner *w, const struct welcome *p, u16 port)
 {
 	const struct thc_welcome *in = (const void *)p->payload;
-	enum thc_drop_reason why = thc_joining_admit(&w->j, &w->s, &p->h, in, p->bytes, port);
 
-	return why ? why : thc_joining_apply(&w->j, &w->s, &p->h, in, p->bytes, w->now);
+	return take_from(
+		w, p, (struct thc_origin){ .port = port, .group = thc_nonce_is_none(in->nonce) });
 }
 
 /* Seals @p, and lets @w have it. */
@@ -797,6 +807,10 @@ static void welcome__to_the_group_is_of_this_epoch_and_group(void **state)
 	p = good();
 	thc_nonce_copy(p.nonce, none);
 	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
+	assert_false(w.j.heard);
+	/* heard there by somebody else, who sends it on */
+	seal(&w, &p);
+	assert_int_equal(take_from(&w, &p, (struct thc_origin){ .port = PORT }), THC_DROP_ADDRESS);
 	assert_false(w.j.heard);
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
 	assert_true(w.j.heard);

@@ -79,7 +79,7 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 	if (h->op == THC_OP_CHALLENGE) {
 		why = thc_joining_challenge(j, s, h, (void *)(h + 1), from.port);
 	} else {
-		why = thc_joining_admit(j, s, h, w, bytes, from.port);
+		why = thc_joining_admit(j, s, h, w, bytes, from);
 		if (!why)
 			why = thc_joining_apply(j, s, h, w, bytes, thc_now());
 	}

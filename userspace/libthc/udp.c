@@ -328,9 +328,9 @@ struct rx_notes {
 	struct thc_origin	from;
 };
 
-static struct rx_notes read_notes(struct msghdr *m)
+static struct rx_notes read_notes(struct msghdr *m, bool group)
 {
-	struct rx_notes n = { .from.port = thc_address_port(m->msg_name) };
+	struct rx_notes n = { .from = { .port = thc_address_port(m->msg_name), .group = group } };
 	struct cmsghdr *c;
 	int value;
 
@@ -406,7 +406,7 @@ int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc
 		return n;
 	}
 	for (i = 0; i < n; i++) {
-		struct rx_notes notes = read_notes(&msg[i].msg_hdr);
+		struct rx_notes notes = read_notes(&msg[i].msg_hdr, fd == l->group);
 
 		if (thc_address_is_same(&from[i], &l->way.aggregator))
 			each_packet(iov[i].iov_base, msg[i].msg_len, notes, each, ctx);

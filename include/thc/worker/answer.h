@@ -16,10 +16,12 @@
  * struct thc_origin - how a packet came
  * @port: from where it was sent, host order
  * @ce: it met congestion on its way to us (RFC 3168)
+ * @group: it was sent to the job's group, not to us alone
  */
 struct thc_origin {
 	u16	port;
 	u8	ce;
+	u8	group;
 };
 
 /* The meaning of a packet from the aggregator. */
@@ -34,8 +36,8 @@ enum thc_got {
 };
 
 /* Does the aggregator send what @h says from @port? XDP answers from the port that
- * took the request, thcd from the base port. All these ports are thcd's: no other
- * program of its host can send from them.
+ * took the request, thcd from the base port. All these ports are thcd's. Who sends from them
+ * all the same (IP_PKTINFO) needs the job's key.
  */
 THC_INLINE int thc_sender_sent_from(const struct thc_sender *s, const struct thc_hdr *h, u16 port)
 {

@@ -11,6 +11,7 @@
 
 #include <thc/key.h>
 #include <thc/wire/ranks.h>
+#include <thc/worker/answer.h>
 #include <thc/worker/parts.h>
 #include <thc/worker/sender.h>
 
@@ -204,9 +205,7 @@ THC_INLINE int thc_joining_doubts(const struct thc_sender *s, const struct thc_h
 	       h->tag == thc_member_tag(THC_SEAL_SUM, &none, h, NULL, w, (int)(bytes / 8));
 }
 
-/* Does @port's packet with this header name this worker's job? thcd sends from the base port, which
- * no other program of its host can have.
- */
+/* Does @port's packet with this header name this worker's job? thcd sends from the base port. */
 THC_INLINE enum thc_drop_reason thc_joining_name(const struct thc_sender *s,
 						 const struct thc_hdr *h, u16 port)
 {
@@ -219,14 +218,14 @@ THC_INLINE enum thc_drop_reason thc_joining_name(const struct thc_sender *s,
  * thc_joining_admit() - is the WELCOME of this worker's aggregator and job?
  * @h: its header, of this version
  * @w: its payload of @bytes, aligned like a u64
- * @port: from where it was sent, host order
  */
 THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 						  const struct thc_sender *s,
 						  const struct thc_hdr *h,
-						  const struct thc_welcome *w, u32 bytes, u16 port)
+						  const struct thc_welcome *w, u32 bytes,
+						  struct thc_origin from)
 {
-	enum thc_drop_reason why = thc_joining_name(s, h, port);
+	enum thc_drop_reason why = thc_joining_name(s, h, from.port);
 	struct thc_end end = s->end;
 
 	if (!why)
@@ -236,6 +235,9 @@ THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 	if (!thc_seal_names(h, s->welcome.id))
 		return thc_joining_doubts(s, h, w, bytes) ? THC_DROP_NONE : THC_DROP_KEY;
 	if (thc_nonce_is_none(w->nonce)) {
+		/* what was heard there, and sent again to us alone, does not show that it reaches us */
+		if (!from.group)
+			return THC_DROP_ADDRESS;
 		/* whoever joins again hears the group before it is told which one it is */
 		if (!j->welcomed)
 			return THC_DROP_UNEXPECTED;

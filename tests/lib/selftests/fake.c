@@ -89,12 +89,55 @@ void put_field(void *packet, size_t offset, size_t bytes, uint64_t value)
 int fake_open(void)
 {
 	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
+	struct ip_mreqn lo = { .imr_ifindex = (int)if_nametoindex("lo") };
 	struct sockaddr_in at;
 	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	loopback(&at, FAKE_PORT);
+	setsockopt(udp, IPPROTO_IP, IP_MULTICAST_IF, &lo, sizeof(lo));
 	setsockopt(udp, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	return bind(udp, (void *)&at, sizeof(at)) ? -errno : udp;
+}
+
+bool is_bound(uint16_t port)
+{
+	FILE *f = fopen("/proc/net/udp", "r");
+	unsigned int found;
+	bool bound = false;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		bound |= sscanf(line, "%*d: %*8x:%x", &found) == 1 && found == port;
+	if (f)
+		fclose(f);
+	return bound;
+}
+
+bool is_member(const char *group)
+{
+	FILE *f = fopen("/proc/net/mcfilter", "r");
+	unsigned int at, from;
+	bool member = false;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		member |= sscanf(line, "%*d %*s %x %x", &at, &from) == 2 &&
+			  at == ntohl(inet_addr(group)) && from == INADDR_LOOPBACK;
+	if (f)
+		fclose(f);
+	return member;
+}
+
+int wait_for_group(const char *at, uint16_t port)
+{
+	uint64_t start = now_ms();
+
+	while (!is_bound(port) || !is_member(at)) {
+		if (now_ms() - start > PATIENCE_MS / 4)
+			return -ETIMEDOUT;
+		sleep_ms(10);
+	}
+	return 0;
 }
 
 int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p)

@@ -46,6 +46,15 @@ static inline struct sockaddr_thc fake_place(void)
 	return place("127.0.0.1", FAKE_PORT, 1, 1);
 }
 
+/* Is a socket of this namespace bound to the UDP port? The kernel's own are shown, too. */
+bool is_bound(uint16_t port);
+
+/* Does this host hear packets of the aggregator to @group? */
+bool is_member(const char *group);
+
+/* Until it does, at that port; -ETIMEDOUT. What our socket sends there goes to lo. */
+int wait_for_group(const char *at, uint16_t port);
+
 struct join_packet {
 	struct thc_hdr	h;
 	struct thc_join	j;
