@@ -235,7 +235,7 @@ THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 	if (!thc_seal_names(h, s->welcome.id))
 		return thc_joining_doubts(s, h, w, bytes) ? THC_DROP_NONE : THC_DROP_KEY;
 	if (thc_nonce_is_none(w->nonce)) {
-		/* what was heard there, and sent again to us alone, does not show that it reaches us */
+		/* that somebody has heard it, and sends it on, does not show that we do */
 		if (!from.group)
 			return THC_DROP_ADDRESS;
 		/* whoever joins again hears the group before it is told which one it is */
