@@ -116,6 +116,30 @@ static void end__of_any_address_over_ipv6(void **state)
 	assert_end("::1", "::");
 }
 
+/* Aggregators of one job are reached by one IP version, and who asked the first one by the other is
+ * told which.
+ */
+static void beside__is_of_the_same_ip_version(void **state)
+{
+	struct thc_way v4 = { .aggregator.ss_family = AF_INET }, way;
+	struct thc_way v6 = { .aggregator.ss_family = AF_INET6 };
+	struct thc_end to = { .addr = thc_addr_v4(htonl(INADDR_LOOPBACK)) };
+
+	(void)state;
+	v4.addrlen = sizeof(struct sockaddr_in);
+	v6.addrlen = sizeof(struct sockaddr_in6);
+	assert_int_equal(thc_way_beside(&way, &v4, &to), 0);
+	assert_int_equal(thc_way_beside(&way, &v6, &to), -EAFNOSUPPORT);
+	assert_non_null(strstr(thc_last_error(),
+			       "over IPv4, such as 127.0.0.1: give the first one's "
+			       "IPv4 address"));
+	memcpy(&to.addr, &in6addr_loopback, sizeof(to.addr));
+	assert_int_equal(thc_way_beside(&way, &v4, &to), -EAFNOSUPPORT);
+	assert_non_null(strstr(thc_last_error(),
+			       "over IPv6, such as ::1: give the first one's IPv6 "
+			       "address"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -123,6 +147,7 @@ int main(void)
 		cmocka_unit_test(end__over_ipv6),
 		cmocka_unit_test(end__of_any_address_over_ipv4),
 		cmocka_unit_test(end__of_any_address_over_ipv6),
+		cmocka_unit_test(beside__is_of_the_same_ip_version),
 	};
 
 	return cmocka_run_group_tests_name("udp", tests, NULL, NULL);

@@ -146,13 +146,17 @@ int thc_way_find(struct thc_way *w, const struct thc_client_options *o)
 
 int thc_way_beside(struct thc_way *w, const struct thc_way *first, const struct thc_end *to)
 {
-	char name[INET6_ADDRSTRLEN];
+	const bool v4 = thc_addr_is_v4(&to->addr);
+	char name[INET6_ADDRSTRLEN] = "?";
 
-	if (first->aggregator.ss_family == AF_INET && !thc_addr_is_v4(&to->addr))
+	if (v4 != (first->aggregator.ss_family == AF_INET)) {
+		inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? &to->addr.word[3] : to->addr.word, name,
+			  sizeof(name));
 		return thc_fail(-EAFNOSUPPORT,
-				"the job's aggregators are reached over IPv6, such as %s: give the "
-				"first one's IPv6 address",
-				inet_ntop(AF_INET6, &to->addr, name, sizeof(name)));
+				"the job's aggregators are reached over %s, such as %s: give the "
+				"first one's %s address",
+				v4 ? "IPv4" : "IPv6", name, v4 ? "IPv4" : "IPv6");
+	}
 	*w = (struct thc_way){
 		.aggregator = thc_way_address(first, to), .addrlen = first->addrlen,
 		.bound = first->bound, .named = first->named,
