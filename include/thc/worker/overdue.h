@@ -95,7 +95,7 @@ THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_
 	while (o->seen < st->in_flight) {
 		u32 slot = oldest + o->at++;
 		struct thc_flight *f = &st->flight[slot < st->slots ? slot : slot - st->slots];
-		int timer = 0, lost;
+		int again = 0, lost;
 
 		if (!f->owner)
 			continue;
@@ -104,14 +104,14 @@ THC_INLINE struct thc_flight *thc_overdue_next(struct thc_sender *s, struct thc_
 		if (!lost && f->due <= now && o->timers) {
 			o->timers--;
 			o->fired = 1;
-			timer = 1;
+			again = 1;
 		}
-		timer |= !lost && o->seen == 1 && thc_flight_asks(s, f, now);
-		if (lost || timer)
+		again |= lost || (o->seen == 1 && thc_flight_asks(s, f, now));
+		if (again)
 			thc_flight_again(s, f, lost, now);
 		if (f->due < o->due)
 			o->due = f->due;
-		if (lost || timer)
+		if (again)
 			return f;
 	}
 	return NULL;
