@@ -75,16 +75,20 @@ int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct th
 		return -ENOMEM;
 	m->busy = true;
 	m->undoable = false;
+	m->next_turn = m->turn;
 	*out = m;
 	return 0;
 }
 
 void thc_residual_swap(struct thc_residual *m, bool undoable)
 {
+	uint8_t turn = m->turn;
 	float *now = m->now;
 
 	m->now = m->next;
 	m->next = now;
+	m->turn = m->next_turn;
+	m->next_turn = turn;
 	m->undoable = undoable;
 }
 

@@ -16,6 +16,7 @@ struct thc_client;
  *	compressed of it; exchanged with @now when the round succeeds, so that one that fails
  *	leaves nothing half-applied
  * @turn: rounds of the key so far that had a rate, modulo THC_RATE_ROUNDS
+ * @next_turn: that after the round in progress, exchanged with @turn as @next is with @now
  * @undoable: @next is what @now was before the last round of the key
  * @busy: a request uses it
  */
@@ -26,13 +27,14 @@ struct thc_residual {
 	float			*now;
 	float			*next;
 	uint8_t			turn;
+	uint8_t			next_turn;
 	bool			undoable;
 	bool			busy;
 };
 
 /* Called with client.lock held: 0, or an error with the sentence set. */
 int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out);
-/* Exchanges @m->now and @m->next. Called with client.lock held. */
+/* Exchanges what is now and what is next. Called with client.lock held. */
 void thc_residual_swap(struct thc_residual *m, bool undoable);
 void thc_residual_free(struct thc_client *c);
 

@@ -238,7 +238,7 @@ static void choose(struct thc_request *r)
 	r->goal.turn = thc_agree_turn(r);
 	turn = (r->goal.turn + 1) % THC_RATE_ROUNDS;
 	if (r->error)
-		r->error->turn = (uint8_t)turn;
+		r->error->next_turn = (uint8_t)turn;
 	thc_rate_choose(&compressor(r)->rate, &r->goal, g->scales.of, (uint32_t)g->scales.blocks,
 			thc_shares_bins(shares(r)), g->exponent, &g->choice);
 	if (r->group)
