@@ -162,10 +162,11 @@ struct thc_client_options {
  * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
  * -EPROTO the aggregator's job needs another version of the library, -EOPNOTSUPP
  * it has no tables for the rate or error of the options, or this CPU lacks the code path that
- * @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on,
- * -ENOBUFS the AF_THC sockets of this host or user held as much as they may until
- * @join_timeout_ms were over, or leave no room for all of the job's aggregators, -ENOMEM, or what
- * the system says of a socket or a thread.
+ * @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on, or
+ * @aggregator is of the other IP version than the job's other aggregators, -ENOBUFS the AF_THC
+ * sockets of this host or user held as much as they may until @join_timeout_ms were over, or leave
+ * no room for all of the job's aggregators, -ENOMEM, or what the system says of a socket or a
+ * thread.
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 
