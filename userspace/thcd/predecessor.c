@@ -17,20 +17,26 @@
 #include "xdp.h"
 #include "xdp_state.h"
 
+/* Is it a map of the daemon's own, as this version makes it? */
+static bool is_own(int fd, u32 size, u32 entries, u32 flags)
+{
+	struct bpf_map_info info = { 0 };
+	u32 len = sizeof(info);
+
+	return !bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
+	       info.map_flags == flags && info.value_size == size && info.max_entries == entries;
+}
+
 /* Opens or creates a map of the daemon's own. */
 static int own_map(struct thcd_xdp *x, const char *name, u32 size, u32 entries, u32 flags,
 		   struct thcd_error *e)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = flags);
-	struct bpf_map_info info = { 0 };
-	u32 len = sizeof(info);
 	struct thc_pin pin = thc_pin(x->pins.dir, name);
 	int fd = bpf_obj_get(pin.path);
 
 	if (fd >= 0) {
-		if (!bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
-		    info.map_flags == flags && info.value_size == size &&
-		    info.max_entries == entries)
+		if (is_own(fd, size, entries, flags))
 			return fd;
 		close(fd);
 		return thcd_fail(
@@ -141,15 +147,13 @@ static bool has_pins(const struct thcd_xdp *x)
 /* False: there is none that this version knows. */
 static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
 {
-	struct bpf_map_info info = { 0 };
 	int fd = bpf_obj_get(thc_pin(x->pins.dir, THC_PIN_META).path);
-	u32 key = 0, len = sizeof(info);
+	u32 key = 0;
 	bool ok;
 
 	if (fd < 0)
 		return false;
-	ok = !bpf_obj_get_info_by_fd(fd, &info, &len) && info.type == BPF_MAP_TYPE_ARRAY &&
-	     info.value_size == sizeof(*was) && !bpf_map_lookup_elem(fd, &key, was);
+	ok = is_own(fd, sizeof(*was), 1, 0) && !bpf_map_lookup_elem(fd, &key, was);
 	close(fd);
 	return ok;
 }
