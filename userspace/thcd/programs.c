@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The programs of bpf/ and their maps: loaded, or adopted from root; tables of jobs put into them. */
+/* The programs of bpf/ and their maps: loaded, or adopted from root; and tables of jobs in them. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
