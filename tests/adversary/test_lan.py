@@ -131,4 +131,28 @@ def lan__fills_no_room_that_sums_need():
         assert "was not sent" not in aggregator.has_said(), aggregator.has_said()
 
 
+@prevented(ROOT, "has a packet sent to a service on the aggregator's loopback, with generic XDP")
+def lan__reaches_no_loopback():
+    """XDP sees packets before the kernel refuses addresses that no other host can have."""
+    with netns.Topology(3) as net, Aggregator(net, 2, options=["--mode", "generic"]) as aggregator:
+        net.run(net.aggregator, ["ip", "link", "set", "lo", "up"])
+        question = wire.build(bytes(16), op=wire.LUT_ADD, width=4, job=1,
+                              epoch=aggregator.ask("jobs")["jobs"][0]["epoch"] - 1)
+        with contextlib.closing(netns.in_namespace(net.aggregator, udp)) as service:
+            port = service.getsockname()[1]
+            # who can be answered is, and it comes from that service's port, too
+            with contextlib.closing(netns.in_namespace(net.worker(2), lambda: udp(port))) as own:
+                spoofer = netns.in_namespace(net.worker(2), Spoofer)
+                for source in ("127.0.0.1", netns.AGGREGATOR4, "0.0.0.1", "224.0.0.1",
+                               net.address(2)):
+                    spoofer.send(question, (source, port), (netns.AGGREGATOR4, wire.PORT))
+                assert wire.Packet(own.recv(2048)).op == wire.STALE
+            service.settimeout(0.5)
+            try:
+                raise AssertionError(f"it has heard {service.recv(2048)}")
+            except TimeoutError:
+                pass
+        assert aggregator.stats()["daemon"]["unsent"] == 4, aggregator.stats()
+
+
 adversary.main()

@@ -121,6 +121,9 @@ def group__may_be_that_of_all():
         for shard in bed.shards.all:
             assert shard.stats()["daemon"]["foreign"] == 0, shard.has_said()
             assert "sends to this job's group" not in shard.has_said(), shard.has_said()
+            # and none looks at all answers of the others
+            assert "239.84.7.7" not in bed.net.run(
+                shard.namespace, ["ip", "maddr", "show", "dev", "eth0"]).stdout
 
 
 def dies__is_named():

@@ -4,10 +4,10 @@
  * that answers to one of them. The kernels of workers drop its answers by their
  * source, but have to look at them all; so the operator is told.
  *
- * A group is left for a while as soon as anything was heard there: how fast the
- * other aggregator sends does not matter then. In XDP modes our own answers do
- * not loop back (net.c). The software aggregator does not listen: as a member
- * of the group its host would receive each of its own answers.
+ * A group is left for a while as soon as anything was heard there, of the job's own
+ * aggregators, too: how fast the other one sends does not matter then. In XDP modes our own
+ * answers do not loop back (net.c). The software aggregator does not listen: as a member of
+ * the group its host would receive each of its own answers.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -86,14 +86,11 @@ int thcd_foreign_poll(const struct thcd *d, struct pollfd *p)
 	return THCD_FOREIGN_POLLS;
 }
 
-/* From us, or from another aggregator of the job? */
-static bool is_ours(const struct thcd *d, const struct thcd_plan *plan, const struct thc_addr *addr)
+/* Of the job's aggregators? */
+static bool is_shard(const struct thcd_plan *plan, const struct thc_addr *addr)
 {
 	u32 i;
 
-	for (i = 0; i < (u32)d->sockets; i++)
-		if (thc_addr_equal(&d->socket[i].addr, addr))
-			return true;
 	for (i = 0; i < plan->shards.count; i++)
 		if (thc_addr_equal(&plan->shards.at[i].addr, addr))
 			return true;
@@ -115,7 +112,10 @@ static void look_at(struct thcd *d, int id)
 	if (recvfrom(listener[id].fd, &byte, sizeof(byte), 0, sa, &length) < 0)
 		return;
 	thcd_sockaddr_parse(sa, &addr, &port);
-	if (is_ours(d, plan, &addr))
+	if (thcd_is_own(d, &addr))
+		return;
+	thcd_foreign_restart(id, thcd_now_ms() + QUIET_MS);
+	if (is_shard(plan, &addr))
 		return;
 	d->counters.foreign++;
 	thcd_say(
@@ -124,7 +124,6 @@ static void look_at(struct thcd *d, int id)
 		"group=",
 		id, thc_addr_text(&addr, from), thc_addr_text(&plan->group, group),
 		plan->group_port, from);
-	thcd_foreign_restart(id, thcd_now_ms() + QUIET_MS);
 }
 
 void thcd_foreign_look(struct thcd *d, const struct pollfd *p)

@@ -140,6 +140,27 @@ static bool is_loopback(const struct thc_addr *a)
 				   IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)a);
 }
 
+bool thcd_is_own(const struct thcd *d, const struct thc_addr *addr)
+{
+	int i;
+
+	for (i = 0; i < d->sockets; i++)
+		if (thc_addr_equal(&d->socket[i].addr, addr))
+			return true;
+	return false;
+}
+
+/* RFC 1122, section 3.2.1.3; RFC 4291, section 2.5 */
+bool thcd_is_hosts(const struct thcd *d, const struct thc_addr *addr)
+{
+	u8 first = *(const u8 *)&addr->word[3];
+
+	if (thc_addr_is_v4(addr) && (!first || first >= 240))
+		return false;
+	return !is_loopback(addr) && !thc_addr_is_group(addr) && !thcd_is_own(d, addr) &&
+	       !IN6_IS_ADDR_UNSPECIFIED((const struct in6_addr *)addr);
+}
+
 /* Do packets for @s come through interfaces that we cannot name? */
 static bool is_everywhere(const struct thcd_socket *s)
 {

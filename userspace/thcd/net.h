@@ -34,6 +34,12 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
  */
 int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e);
 
+/* Is it one that we listen on? */
+bool thcd_is_own(const struct thcd *d, const struct thc_addr *addr);
+
+/* May a host of the network have that address? No: any, a group, loopback's, and ours. */
+bool thcd_is_hosts(const struct thcd *d, const struct thc_addr *addr);
+
 /* Index of our socket of @addr's family; -1: this aggregator cannot send to it. */
 int thcd_socket_for(const struct thcd *d, const struct thc_addr *addr);
 

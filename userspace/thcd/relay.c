@@ -13,6 +13,17 @@
  */
 #define RELAY_BATCH	256
 
+/* XDP sees packets before the kernel refuses those from addresses that no other host can have: an
+ * answer to one would go to somebody on this host.
+ */
+static void put_header(struct thcd *d, const struct thc_relay *r)
+{
+	if (thcd_is_hosts(d, &r->path.src))
+		thcd_out_put(d, &r->path.src, r->path.src_port, &r->hdr, NULL, NULL, 0);
+	else
+		d->counters.unsent++;
+}
+
 /* Of the turn under way. */
 static unsigned int taken;
 
@@ -24,7 +35,7 @@ static void relay(struct thcd *d, const void *data, size_t size)
 		return;
 	memcpy(&r, data, sizeof(r));
 	if (r.type == THC_RELAY_HEADER)
-		thcd_out_put(d, &r.path.src, r.path.src_port, &r.hdr, NULL, NULL, 0);
+		put_header(d, &r);
 	else if (r.job >= THC_JOBS_MAX || r.slot >= d->job[r.job].slots || r.rank >= THC_RANKS_MAX)
 		return;
 	else if (r.type == THC_RELAY_ALL)
