@@ -74,6 +74,11 @@ done_so()
 	grep -q -e "$*" "$work/said" && "$@"
 }
 
+# Whoever looks has no module loaded.
+rmmod 8021q 2>/dev/null
+"$BUILD/thcctl" check lo >/dev/null
+grep "^8021q " /proc/modules
+loaded=$?
 modprobe 8021q 2>/dev/null
 modprobe bonding max_bonds=0 2>/dev/null
 if ! ip link add vn0 type veth peer name vn1 || ! ip link add bn0 type bond ||
@@ -98,7 +103,8 @@ done
 ethtool -K vn1 gro on
 
 by=as_it_is
-echo "1..14"
+echo "1..15"
+try "check__loads_no_module" [ $loaded = 1 ]
 try "veth__check_notes_tags_beside_frames" \
 	checked vn0 note "vn1 passes VLAN tags beside frames"
 try "veth__is_refused" refused vn0 10.77.5.1 "VLAN: vn1 passes VLAN tags beside frames"

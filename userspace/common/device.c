@@ -63,12 +63,17 @@ void thc_device_driver(const char *interface, char *out, size_t size)
 	snprintf(out, size, "%s", known ? driver.driver : "unknown");
 }
 
-static bool is_veth(const char *interface)
+static bool has_driver(const char *interface, const char *name)
 {
 	char driver[32];
 
 	thc_device_driver(interface, driver, sizeof(driver));
-	return !strcmp(driver, "veth");
+	return !strcmp(driver, name);
+}
+
+static bool is_veth(const char *interface)
+{
+	return has_driver(interface, "veth");
 }
 
 /* Index of a veth's other end, in its own namespace; 0: cannot be told. It is
@@ -114,7 +119,7 @@ int thc_device_hook(unsigned int ifindex, struct thc_hook *out)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, q);
 	int fd, err = bpf_xdp_query(ifindex, 0, &q);
-	struct bpf_prog_info info = { .name = "?" };
+	struct bpf_prog_info info = { .name = "" };
 	__u32 len = sizeof(info);
 
 	memset(out, 0, sizeof(*out));
@@ -190,13 +195,16 @@ bool thc_device_peer(const char *interface, struct thc_finding *f)
 	return true;
 }
 
-/* Is @name a VLAN device, and above @interface? */
+/* Is @name a VLAN device, and above @interface? Who asks that of another device has the kernel load
+ * its module for VLANs.
+ */
 static bool is_vlan_above(int fd, const char *name, const char *interface)
 {
 	struct vlan_ioctl_args vlan = { .cmd = GET_VLAN_REALDEV_NAME_CMD };
 
 	snprintf(vlan.device1, sizeof(vlan.device1), "%s", name);
-	return !ioctl(fd, SIOCGIFVLAN, &vlan) && !strcmp(vlan.u.device2, interface);
+	return has_driver(name, "802.1Q VLAN Support") && !ioctl(fd, SIOCGIFVLAN, &vlan) &&
+	       !strcmp(vlan.u.device2, interface);
 }
 
 bool thc_device_vlan_above(const char *interface, char *name, size_t size)

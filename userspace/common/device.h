@@ -33,7 +33,7 @@ void thc_device_driver(const char *interface, char *out, size_t size);
 struct thc_hook {
 	unsigned int	id;		/* program, 0: nobody */
 	bool		generic;
-	char		name[32];	/* "?": not known */
+	char		name[32];	/* "": not known */
 };
 
 /* 0 or a negative errno. */
