@@ -211,6 +211,31 @@ def jobs_come_and_go(*options):
         nothing_left(net, d)
 
 
+def case__killed_while_it_reloads_it_serves_what_it_continues():
+    with netns.Topology(2) as net, tempfile.TemporaryDirectory() as folder:
+        both, one = [job(1), job(2)], [job(1)]
+        for ms in (1, 1, 1, 2, 3, 5):
+            file = File(folder, both)
+            d = Daemon(net, "--config", file.path, job=None)
+            assert d.ready, d.said
+            file.write(one)
+            d.process.send_signal(signal.SIGHUP)
+            time.sleep(ms / 1000)
+            d.end(signal.SIGKILL)
+            # it has removed job 2, or it has not
+            for jobs in (both, one):
+                file.write(jobs)
+                d = Daemon(net, "--config", file.path, job=None)
+                if d.ready:
+                    break
+            assert d.ready, d.said
+            numbers = [j["job"] for j in jobs]
+            assert sorted(jobs_of(d)) == numbers, f"{numbers} were continued: {jobs_of(d)}"
+            for number in numbers:
+                join_all(ranks_of(net, number))
+            d.end()
+
+
 def copies(pid, what):
     """How often it is in the memory of that process."""
     found = 0

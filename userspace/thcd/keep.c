@@ -44,9 +44,14 @@ bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is)
 {
 	struct thcd_plan there = *is;
 
+	bool equal;
+
 	there.slot_base = was->slot_base;
 	there.admits = was->admits;
-	return !memcmp(was, &there, sizeof(there));
+	equal = !memcmp(was, &there, sizeof(there));
+	/* the key */
+	explicit_bzero(&there, sizeof(there));
+	return equal;
 }
 
 int thcd_keep_difference(const struct thcd_plan *was, const struct thcd_plan *is,

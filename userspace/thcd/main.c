@@ -89,6 +89,8 @@ static int make_jobs(struct run *r, struct thcd_error *e)
 			thcd_job_create(&r->d, &r->plan[i]);
 		if (!r->d.software && thcd_xdp_job(&r->d, i, e))
 			return -1;
+		/* a predecessor that was killed while it reloaded may have hidden it */
+		thcd_job_show(&r->d, i, true);
 		thcd_job_describe(&r->plan[i], text, sizeof(text));
 		thcd_say("%s%s", text, r->d.kept ? ", continued" : "");
 		thcd_say("job %d: workers may join from %s", i,
