@@ -426,6 +426,10 @@ def case__two_instances_have_one_interface_name_each_in_its_namespace():
         nothing_left(two, b)
         same = Daemon(two, instance=a.instance)
         assert not same.ready and "another network namespace" in same.said, same.said
+        same = Daemon(two, "--fresh", instance=a.instance)
+        assert same.ready, same.said
+        assert "ip link set dev NAME xdp off" in same.end(), same.said
+        one.run(one.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
         a = Daemon(one)
         assert a.ready, a.said
         a.end()
@@ -565,6 +569,22 @@ def case__an_address_that_is_not_on_the_interface():
         d.end()
         two = Daemon(net, "--listen", "10.99.0.1", "--listen", netns.AGGREGATOR4)
         assert not two.ready and "one IPv4 and one IPv6" in two.said, two.said
+
+
+def case__a_program_in_the_place_of_ours_is_noticed():
+    with netns.Topology(1) as net:
+        d = Daemon(net)
+        assert d.ready, d.said
+        worker = workers_of(net, 1)[0]
+        Foreign(net, "somebody_elses")
+        end = time.monotonic() + wire.PATIENCE
+        while worker.join_once().refusal != wire.NO_XDP:
+            assert time.monotonic() < end, "a worker is admitted though nobody aggregates"
+            time.sleep(0.1)
+        other, said = hook(net), d.end()
+        assert f"somebody has put another XDP program, id {other[1]}, in the place of ours on " \
+               "eth0, so nothing is aggregated" in said, said
+        assert hook(net) == other, "thcd has taken it away"
 
 
 def case__a_program_that_is_taken_away_is_missed():

@@ -135,6 +135,10 @@ static void check_hook(struct findings *f, const char *interface, unsigned int i
 		      interface);
 	else if (!hook.id)
 		found(f, THC_FIT_OK, "hook", "free: no XDP program on %s", interface);
+	else if (!*hook.name)
+		found(f, THC_FIT_NOTE, "hook",
+		      "program id %u (%s), whose name the kernel tells root alone", hook.id,
+		      hook.generic ? "generic" : "native");
 	else if (!strcmp(hook.name, "thc_xdp"))
 		found(f, THC_FIT_OK, "hook", "a thcd's program, id %u (%s)", hook.id,
 		      hook.generic ? "generic" : "native");

@@ -70,14 +70,16 @@ int thcd_hook_query(unsigned int ifindex, const char *interface, struct thc_hook
 
 int thcd_hook_foreign(const char *interface, const struct thc_hook *hook, struct thcd_error *e)
 {
-	return thcd_fail(
-		e,
-		"interface %s already has an XDP program, id %u, name \"%s\" (%s), and thcd does "
-		"not take it away%s; if nobody needs it: ip link set dev %s %s off",
-		interface, hook->id, hook->name, hook->generic ? "generic" : "native",
-		strcmp(hook->name, "thc_xdp") ? "" :
-						" (another thcd's? then give its --instance name)",
-		interface, hook->generic ? "xdpgeneric" : "xdp");
+	/* one whose name we may not know may be another thcd's as well */
+	bool maybe_thcd = !*hook->name || !strcmp(hook->name, "thc_xdp");
+
+	return thcd_fail(e,
+			 "interface %s already has an XDP program, id %u%s%s%s (%s), and thcd does "
+			 "not take it away%s; if nobody needs it: ip link set dev %s %s off",
+			 interface, hook->id, *hook->name ? ", name \"" : "", hook->name,
+			 *hook->name ? "\"" : "", hook->generic ? "generic" : "native",
+			 maybe_thcd ? " (another thcd's? then give its --instance name)" : "",
+			 interface, hook->generic ? "xdpgeneric" : "xdp");
 }
 
 int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic, char *reason)

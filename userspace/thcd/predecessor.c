@@ -173,11 +173,19 @@ static u32 elsewhere(const struct thcd_xdp *x)
 	return was.ifindex;
 }
 
-/* -1: the program is on another interface, where it would stay as if it had never been. */
+/* -1: the program is on another interface, where it would stay as if it had never been. Nobody can
+ * look into another namespace.
+ */
 static int check_elsewhere(const struct thcd *d, struct thcd_error *e)
 {
 	char name[IF_NAMESIZE];
 	u32 ifindex = elsewhere(d->xdp);
+	struct thcd_meta was;
+
+	if (read_meta(d->xdp, &was) && was.netns != own_netns())
+		thcd_say("the pins of instance \"%s\" are of another network namespace: if that "
+			 "is still there, so is the XDP program: ip link set dev NAME xdp off",
+			 d->instance);
 
 	if (ifindex && if_indextoname(ifindex, name))
 		return thcd_fail(e,

@@ -226,11 +226,25 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	d->xdp = NULL;
 }
 
+/* Of our program, where @hook is as it is now. */
+static const char *what_became(const struct thcd *d, const struct thc_hook *hook, char *text)
+{
+	if (hook->id)
+		snprintf(text, THCD_TEXT_MAX,
+			 "somebody has put another XDP program, id %u, in the place of ours on %s",
+			 hook->id, d->interface);
+	else
+		snprintf(text, THCD_TEXT_MAX, "somebody removed the XDP program from %s",
+			 d->interface);
+	return text;
+}
+
 /* Somebody may take our program away: whoever attached ours can detach it. */
 bool thcd_xdp_watch(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
 	u64 now = thcd_now_ms();
+	char text[THCD_TEXT_MAX];
 	struct thc_hook hook;
 	int ours;
 
@@ -249,12 +263,10 @@ bool thcd_xdp_watch(struct thcd *d)
 	if (ours)
 		thcd_say("the XDP program is back on %s", d->interface);
 	else
-		thcd_say(
-			"somebody removed the XDP program from %s%s%s, so nothing is aggregated and no "
-			"worker admitted: %s to go on",
-			d->interface, hook.id ? " and put there " : "", hook.id ? hook.name : "",
-			d->adopted ? "stop thcd, run thcd --prepare as root, and start it" :
-				     "restart thcd");
+		thcd_say("%s, so nothing is aggregated and no worker admitted: %s to go on",
+			 what_became(d, &hook, text),
+			 d->adopted ? "stop thcd, run thcd --prepare as root, and start it" :
+				      "restart thcd");
 	return true;
 }
 
