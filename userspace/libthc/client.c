@@ -114,7 +114,7 @@ static void cancel_requests(struct thc_client *c)
 		r->status = -ECANCELED;
 		thc_request_release(r);
 		if (r->error)
-			r->error->busy = false;
+			thc_residual_put(c, r->error, true);
 		snprintf(r->sentence, sizeof(r->sentence), "the client was closed or joined again");
 		sem_post(&r->ended);
 	}
@@ -328,6 +328,7 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 	struct thc_request **p;
 	int error;
 
+	thc_residual_asked(c, r->key);
 	if (c->broken)
 		return thc_fail(-ESTALE,
 				"the client needs thc_client_rejoin() after this error: %s",

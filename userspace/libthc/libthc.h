@@ -161,8 +161,9 @@ struct thc_client_options {
  * -EHOSTDOWN the aggregator's XDP program was taken away,
  * -ETIMEDOUT not all ranks joined (thc_last_error() names those missing),
  * -EPROTO the aggregator's job needs another version of the library, -EOPNOTSUPP
- * it has no tables for the rate or error of the options, or this CPU lacks the code path that
- * @simd forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on, or
+ * it has no tables for the rate or error of the options, or one by which error memories
+ * (THC_CLIENT_ERROR_FEEDBACK) would grow without end, or this CPU lacks the code path that @simd
+ * forces, -EAFNOSUPPORT this kernel lacks the sockets that @transport insists on, or
  * @aggregator is of the other IP version than the job's other aggregators, -ENOBUFS the AF_THC
  * sockets of this host or user held as much as they may until @join_timeout_ms were over, or leave
  * no room for all of the job's aggregators, -ENOMEM, or what the system says of a socket or a
@@ -265,7 +266,7 @@ enum thc_precision {
  *	values, those of the largest magnitude, and where any rank sends one, all ranks do. The rest
  *	stays in the error memory of the key, and is added to its next gradient: the client needs
  *	THC_CLIENT_ERROR_FEEDBACK. What comes back is the mean of what was sent, and zeros. Ranks
- *	may differ in it
+ *	may differ in it; in jobs with a sketch it is 0 on all of them or on none
  * @rate: of "thc", in jobs that have tables for it (thcd's rate= or error=): so many bits a value
  *	on average, up and down together, THC_RATE_LEAST to THC_RATE_MOST. Each block of 1024 values
  *	gets bits as its norm asks for. With THC_CLIENT_ERROR_FEEDBACK a block of little may be left
@@ -418,8 +419,9 @@ THC_API double thc_table_nmse(const struct thc_table *t, unsigned int n);
  * @granularity: g, 0: the best one, up to 127, or 255 if @bits is above 4
  * @p: clamp fraction, 0: the best one
  * @flags: THC_TABLE_FEEDBACK: a rank's own loss, thc_table_nmse() for one rank, is at most 1/2, so
- *	that its error memory stays shorter than its gradient. If granularity is 0, only tables of
- *	one bit, for three ranks or more, differ for it
+ *	that its error memory stays shorter than its gradient, or as little as @p and @granularity
+ *	leave, if given. If granularity is 0, only tables of one bit, for three ranks or more,
+ *	differ for it
  */
 struct thc_table_wish {
 	size_t		size;

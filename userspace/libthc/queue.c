@@ -59,7 +59,7 @@ void thc_queue_complete(struct thc_client *c, struct thc_request *r)
 		}
 	}
 	if (r->error)
-		r->error->busy = false;
+		thc_residual_put(c, r->error, r->status < 0);
 	thc_client_show(c);
 	pthread_mutex_unlock(&c->lock);
 	sem_post(&r->ended);

@@ -54,7 +54,14 @@ static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t co
 	return NULL;
 }
 
-/* Called with client.lock held. */
+void thc_residual_asked(struct thc_client *c, uint64_t key)
+{
+	struct thc_residual *m = *find(c, key);
+
+	if (m && !m->busy)
+		m->undoable = false;
+}
+
 int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out)
 {
 	struct thc_residual *m = *find(c, key);
@@ -69,15 +76,25 @@ int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct th
 			-EINVAL,
 			"key %#llx was used for %zu values, not %zu: drop its error memory first (thc_error_import() with count 0)",
 			(unsigned long long)key, m->count, count);
-	if (!m)
+	if (!m) {
 		m = create(c, key, count);
-	if (!m)
-		return -ENOMEM;
+		if (!m)
+			return -ENOMEM;
+		m->fresh = true;
+	}
 	m->busy = true;
-	m->undoable = false;
 	m->next_turn = m->turn;
 	*out = m;
 	return 0;
+}
+
+void thc_residual_put(struct thc_client *c, struct thc_residual *m, bool failed)
+{
+	m->busy = false;
+	if (!failed)
+		m->fresh = false;
+	else if (m->fresh)
+		drop(find(c, m->key));
 }
 
 void thc_residual_swap(struct thc_residual *m, bool undoable)
@@ -158,6 +175,7 @@ int thc_error_import(struct thc_client *c, uint64_t key, const float *error, siz
 		drop(old);
 	if (m) {
 		m->undoable = false;
+		m->fresh = false;
 		memcpy(m->now, error, count * sizeof(float));
 	}
 	pthread_mutex_unlock(&c->lock);

@@ -19,6 +19,7 @@ struct thc_client;
  * @next_turn: that after the round in progress, exchanged with @turn as @next is with @now
  * @undoable: @next is what @now was before the last round of the key
  * @busy: a request uses it
+ * @fresh: no round has succeeded with it, nor was it imported
  */
 struct thc_residual {
 	struct thc_residual	*after;	/* in client.residuals */
@@ -30,11 +31,18 @@ struct thc_residual {
 	uint8_t			next_turn;
 	bool			undoable;
 	bool			busy;
+	bool			fresh;
 };
 
-/* Called with client.lock held: 0, or an error with the sentence set. */
+/* All with client.lock held. */
+
+/* An all-reduce of @key is asked for, whatever becomes of it: what was before it is not undone. */
+void thc_residual_asked(struct thc_client *c, uint64_t key);
+/* 0, or an error with the sentence set. */
 int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out);
-/* Exchanges what is now and what is next. Called with client.lock held. */
+/* The request that uses @m has ended: a memory that is fresh goes if it @failed. */
+void thc_residual_put(struct thc_client *c, struct thc_residual *m, bool failed);
+/* Exchanges what is now and what is next. */
 void thc_residual_swap(struct thc_residual *m, bool undoable);
 void thc_residual_free(struct thc_client *c);
 
