@@ -54,7 +54,8 @@ static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
 	if (reason)
 		return thc_fail(-EOPNOTSUPP, "scheme %s is not for this job: %s",
 				thc_scheme_name[s->id], reason);
-	return 0;
+	/* the job's own was looked at when it was joined */
+	return s == c->scheme ? 0 : thc_feedback_check(c, s);
 }
 
 static bool has_precision(const struct thc_scheme *s, enum thc_dtype dtype)

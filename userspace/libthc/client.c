@@ -206,6 +206,8 @@ static int join_job(struct thc_client *c)
 	c->counted_least = THC_COUNTED_BYTES;
 	c->counted_value = 0;
 	error = open_schemes(c);
+	if (!error)
+		error = thc_feedback_check(c, c->scheme);
 	/* the other ranks must not start with a rank that has given up */
 	if (error)
 		leave_job(c);

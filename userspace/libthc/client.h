@@ -117,6 +117,8 @@ struct thc_client {
 uint64_t thc_now(void);
 /* 0, or -EPROTO: a job that a client with @o cannot serve. */
 int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o);
+/* -EOPNOTSUPP, with a sentence: error memories of @s would grow without end. */
+int thc_feedback_check(const struct thc_client *c, const struct thc_scheme *s);
 /* Sets client.window, and why it is no larger. @answers: that the sockets have room for */
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */

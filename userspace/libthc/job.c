@@ -4,12 +4,49 @@
 
 #include "client.h"
 #include "scheme.h"
+#include "scheme_thc.h"
+#include "table.h"
 
 int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o)
 {
 	if (!thc_spec_is_sound(s, o->rank, !!o->key))
 		return -EPROTO;
 	return thc_scheme_of(s->scheme)->check(s) ? -EPROTO : 0;
+}
+
+/* Of a gradient's squared length, what a rank may lose: from 1 on its error memory would be longer
+ * after each round, and a scale is that of the largest rank, squared up to a tenth above its own.
+ */
+#define LOSS_MOST	0.85
+/* A range is that of all ranks, some 8 standard deviations of 1024 values: with fewer bits a step
+ * is so long that rounding loses more.
+ */
+#define UTHC_BITS_LEAST	3
+
+int thc_feedback_check(const struct thc_client *c, const struct thc_scheme *s)
+{
+	const struct thc_spec *w = &c->spec;
+	struct thc_table t;
+
+	if (!(c->options.flags & THC_CLIENT_ERROR_FEEDBACK) || !s->loses)
+		return 0;
+	if (s->id == THC_SCHEME_UTHC) {
+		if (w->bits >= UTHC_BITS_LEAST)
+			return 0;
+		return thc_fail(
+			-EOPNOTSUPP,
+			"by %u bits of uthc a rank loses more than it sends, and error memories would grow without end: give the job at least %d bits, or no error feedback here",
+			w->bits, UTHC_BITS_LEAST);
+	}
+	if (s->id != THC_SCHEME_THC || thc_table_read(w, &t))
+		return 0;
+	thc_table_price(&t);
+	if (thc_table_nmse(&t, 1) <= LOSS_MOST)
+		return 0;
+	return thc_fail(
+		-EOPNOTSUPP,
+		"by the job's table a rank loses %.2f of a gradient's squared length, and error memories would grow without end: leave clamp and table to thcd or give the job more bits, or no error feedback here",
+		thc_table_nmse(&t, 1));
 }
 
 void thc_window_choose(struct thc_client *c, uint32_t answers)
