@@ -247,6 +247,15 @@ def case__generic_sends_all_that_has_waited():
         d.end()
 
 
+def refused_reload(daemon):
+    """What thcctl says of a daemon that is gone."""
+    done = subprocess.run([os.path.join(netns.build_dir(), "thcctl"), "--instance",
+                           daemon.instance, "reload"],
+                          capture_output=True, text=True, timeout=wire.PATIENCE)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    return done.stderr
+
+
 def survive(mode):
     with netns.Topology(2) as net:
         d = Daemon(net, "--mode", mode)
@@ -265,6 +274,7 @@ def survive(mode):
             a_round(workers, 2)  # nobody but XDP is there
             assert d.ctl("stats")["events"]["finished"] == 2, "thcctl reads pinned maps"
             assert d.ctl("job", "1")["epoch"] == epoch
+        assert "its program and maps live on: start thcd again" in refused_reload(d)
         restarted = Daemon(net, "--mode", mode)
         assert restarted.ready, restarted.said
         now = hook(net)

@@ -239,10 +239,15 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 			   path, path);
 		return NULL;
 	}
-	if (*t->instance && strcmp(request, "reload")) {
-		o = thcctl_pinned(t->instance, request);
-		if (o)
-			return o;
+	o = *t->instance ? thcctl_pinned(t->instance, request) : NULL;
+	if (o && strcmp(request, "reload"))
+		return o;
+	if (o) {
+		thcctl_say("no thcd at %s (%s), so nothing was read again; its program and maps "
+			   "live on: start thcd again, it reads its configuration then",
+			   path, reason);
+		cJSON_Delete(o);
+		return NULL;
 	}
 	thcctl_find_instances(THC_RUN, THC_PINS_ROOT, &list);
 	thcctl_say("no thcd at %s (%s)%s; there is%s", path, reason,
