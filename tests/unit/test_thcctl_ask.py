@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What thcctl says of a thcd that does not answer, by a socket that pretends to be one's."""
+"""What thcctl says of a thcd that does not answer, by a socket that pretends to be one's, and of
+an output that cannot be written.
+"""
 import os
 import socket
 import subprocess
@@ -59,6 +61,18 @@ class Ask(unittest.TestCase):
         heard = self.asked(lambda connection: connection.recv(64) and connection.recv(64))
         self.assertIn(f"thcd did not answer within {PATIENCE} s", heard)
         self.assertGreaterEqual(time.monotonic() - begin, PATIENCE)
+
+    def test_output_that_cannot_be_written(self):
+        """A full disk does not pass for an answer."""
+        for command in (("thcctl", "--help"), ("thcctl", "--version"), ("thcctl", "check", "lo"),
+                        ("thcd", "--help"), ("thcd", "--version")):
+            with self.subTest(command=command), open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([os.path.join(BUILD, command[0]), *command[1:]],
+                                      stdout=full, stderr=subprocess.PIPE, text=True,
+                                      timeout=PATIENCE)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{command[0]}: not all of the output could be written: No space "
+                              "left on device", done.stderr)
 
 
 if __name__ == "__main__":

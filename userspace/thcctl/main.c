@@ -2,6 +2,7 @@
 /*
  * thcctl: the operator's view of thcd. Options and which command.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ static int run(struct thcctl *t, int argc, char **argv)
 	return EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
+/* Options and the command; the exit status. */
+static int read_and_run(int argc, char **argv)
 {
 	struct thcctl t = { .control = NULL };
 	char *end;
@@ -126,4 +128,16 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	return run(&t, argc - optind, argv + optind);
+}
+
+int main(int argc, char **argv)
+{
+	int status = read_and_run(argc, argv);
+
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	thcctl_say("not all of the output could be written: %s; ask again where there is room",
+		   errno ? strerror(errno) : "an earlier write has failed");
+	return EXIT_FAILURE;
 }

@@ -109,7 +109,9 @@ int thcctl_top(struct thcctl *t)
 			print_json_line(&a, &b, b.at - a.at);
 		else
 			print_line(&a, &b, b.at - a.at, line);
-		fflush(stdout);
+		/* main() says that it could not be written */
+		if (fflush(stdout))
+			return EXIT_FAILURE;
 		a = b;
 	}
 	return EXIT_SUCCESS;

@@ -378,8 +378,12 @@ int main(int argc, char **argv)
 
 	thcd_config_init(&r.c);
 	start_as = thcd_options(&r.c, argc, argv, &e);
-	if (start_as == THCD_DONE)
-		return EXIT_SUCCESS;
+	if (start_as == THCD_DONE) {
+		if (!fflush(stdout))
+			return EXIT_SUCCESS;
+		thcd_say("not all of the output could be written: %s", strerror(errno));
+		return EXIT_FAILURE;
+	}
 	if (start_as == THCD_BAD) {
 		thcd_say("%s", e.text);
 		return EXIT_USAGE;
