@@ -346,6 +346,19 @@ def case__a_strange_key_is_told_of_ten_times_a_second():
             a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=a.epoch)
 
 
+def case__it_says_how_a_job_is_sealed():
+    """Where it starts, and to whoever asks."""
+    for given, seal, correlated in ((KEYED, "nh", True), ("seal=sum", "sum", True),
+                                    ("seal=none,correlated=off", "none", False)):
+        with Daemon(f"1,ranks=2,{given},table=uniform") as d:
+            job, = d.ask("jobs")["jobs"]
+            assert (job["seal"], job["correlated"]) == (seal, correlated), job
+            done = subprocess.run([os.path.join(build_dir(), "thcctl"), "-C", d.control, "job"],
+                                  capture_output=True, text=True, timeout=wire.PATIENCE)
+            assert re.search(f"^  seal +{seal}$", done.stdout, re.M), done
+        assert f"8-bit sums, seal {seal}, answers by " in d.said, d.said
+
+
 def keyless(seal):
     """A Worker's options for a job with that."""
     return {} if seal == KEYED else {"key": None}

@@ -170,6 +170,8 @@ static void add_scheme(cJSON *o, const struct thcd_plan *plan)
 		cJSON_AddStringToObject(o, "sketch", sketch_name(plan->sketch));
 	}
 	cJSON_AddBoolToObject(o, "rotate", plan->rotate);
+	cJSON_AddBoolToObject(o, "correlated", plan->correlated);
+	cJSON_AddStringToObject(o, "seal", thc_seal_name[plan->seal]);
 }
 
 static void add_table(cJSON *o, const struct thcd_plan *plan)
@@ -279,7 +281,8 @@ static bool is_possible(const struct thc_job *job, const struct thcd_plan *plan,
 
 	if (job->ranks > THC_RANKS_MAX || job->slots > slots ||
 	    job->slot_base > slots - job->slots || plan->block_log2 > THC_BLOCK_LOG2_MAX ||
-	    plan->bits > THC_BITS_MAX || plan->admits.count > THCD_PREFIXES_MAX)
+	    plan->bits > THC_BITS_MAX || plan->seal > THC_SEAL_NH ||
+	    plan->admits.count > THCD_PREFIXES_MAX)
 		return false;
 	for (i = 0; i < plan->admits.count; i++)
 		if (plan->admits.at[i].len > 128)

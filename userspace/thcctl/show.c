@@ -247,6 +247,9 @@ static void print_job(const cJSON *j)
 	       *thcctl_text(j, "group") ? " to " : "", thcctl_text(j, "group"));
 	if (thcctl_is(j, "multicast_given_up"))
 		printf("  %-12s multicast does not reach every rank\n", "");
+	/* an older thcd does not tell it */
+	if (*thcctl_text(j, "seal"))
+		printf("  %-12s %s\n", "seal", thcctl_text(j, "seal"));
 	printf("  %-12s %s%s%s", "scheme", thcctl_text(j, "scheme"),
 	       cJSON_HasObjectItem(j, "precision") ? ", floats " : "", thcctl_text(j, "precision"));
 	if (thcctl_number(j, "grain") > 1)

@@ -250,9 +250,9 @@ void thcd_job_describe(const struct thcd_plan *plan, char *text, size_t size)
 	snprintf(
 		text, size,
 		"job %u:%s %u ranks;%s%s table of %u bits, granularity %u, clamps 1 in %.4g; "
-		"%u-bit sums, answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
+		"%u-bit sums, seal %s, answers by %s%s; %u slots for data + %u for block scales, slots use %llu bytes",
 		plan->job, shard, plan->ranks, scheme, rate, row.bits, row.granularity, 1 / p,
-		row.sum_width, multicast ? "multicast to " : "fanout",
+		row.sum_width, thc_seal_name[plan->seal], multicast ? "multicast to " : "fanout",
 		multicast ? thc_addr_text(&plan->group, group) : "", plan->data_slots,
 		plan->control_slots, (unsigned long long)thc_report_slot_bytes(slots));
 }
