@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.abspath(os.environ.get("BUILD") or os.path.join(ROOT, "build"))
 UNIT = os.path.join(ROOT, "Documentation/thcd.service")
 EXPOSURE_MAX = 3.0
 
@@ -59,6 +60,13 @@ class Service(unittest.TestCase):
         """What the start needs, and nothing that serving keeps is missing."""
         line = re.search(r"^CapabilityBoundingSet=(.*)$", self.text, re.M)
         self.assertEqual(line[1].split(), ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON", "CAP_CHOWN"])
+
+    def test_a_wrong_configuration_is_not_tried_for_ever(self):
+        self.assertIn("\nRestart=on-failure\n", self.text)
+        thcd = os.path.join(BUILD, "thcd")
+        for wrong in (["--nosuch"], ["-i", "nosuch0", "--job", "1,ranks=0"]):
+            status = subprocess.run([thcd, *wrong], capture_output=True, timeout=10).returncode
+            self.assertIn(f"\nRestartPreventExitStatus={status}\n", self.text)
 
     def test_the_manager_is_told(self):
         for line in ("Type=notify", "WatchdogSec=10", "ExecReload=/bin/kill -HUP $MAINPID",
