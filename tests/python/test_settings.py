@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from rig import KEY_FILE, Bucket, state
 
-from thc_ddp import ThcDisagreement, ThcError, client, hook, thc_hook
+from thc_ddp import ThcDisagreement, ThcError, client, hook, report, thc_hook
 
 OTHER_KEY = bytes(range(100, 132))
 
@@ -139,13 +139,27 @@ class Environment(rig.HookTest):
         self.assertIn("scheme thc (4 bits up and down, more for larger norms, or 3 up, 16 down, "
                       "whichever takes less time), seal", joined)
         self.assertEqual(joined.count("\n"), 1)
-        times = "; 1024 values take 0.6 us by norms, 0.9 us by the job's table\n"
-        self.assertEqual(later, ["", norms + times, ""])
+        times = "; 1024 values take 0.6 us by norms, 0.9 us by the job's table on this rank"
+        self.assertEqual(later, ["", norms + times + "\n", ""])
         os.environ["FAKE_TRIED"] = "2"
         self.assertEqual(self.steps(4)[1:], ["", "thc_ddp: each block has 3 bits up, 16 down, error 0.013 "
-                                                 "expected" + times, ""])
+                                                 "expected" + times + ", but no majority of "
+                                                 "ranks found norms 3 % faster\n", ""])
         self.assertEqual(self.steps(4, quiet=True), [""] * 4)
         self.assertEqual(self.steps(4, rank=1), [self.steps(1, rank=1)[0], "", "", ""])
+
+    def test_times_of_a_rank_that_was_outvoted(self):
+        counters = {"rate_blocks": 4, "rate_bits_up": 384, "rate_bits_down": 768,
+                    "rate_skipped": 0, "rate_lost": .02, "rate_square": 4}
+        info = {"block": 64, "bits": 4, "sum_width": 8, "table_error": .01}
+        for trial, fixed, rated, end in (
+                (2, 900, 901, "on this rank"),
+                (2, 900, 899, "on this rank, but no majority of ranks found norms 3 % faster"),
+                (3, 900, 899, "on this rank"),
+                (3, 900, 900, "on this rank, but most ranks found norms faster")):
+            line = report.settled_line(info, {**counters, "trial": trial, "trial_fixed_ns": fixed,
+                                              "trial_rate_ns": rated})
+            self.assertEqual(line.partition("the job's table ")[2], end)
 
     def test_arguments_come_first(self):
         path = self.file(OTHER_KEY.hex())

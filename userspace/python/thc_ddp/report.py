@@ -124,8 +124,18 @@ def settled_line(info, stats):
     line += f", error {error:.2g} expected"
     if found and found["rate_ns"] and found["fixed_ns"]:
         line += (f"; 1024 values take {found['rate_ns'] / 1e3:.3g} us by norms, "
-                 f"{found['fixed_ns'] / 1e3:.3g} us by the job's table")
+                 f"{found['fixed_ns'] / 1e3:.3g} us by the job's table on this rank"
+                 f"{_others(found)}")
     return line
+
+
+def _others(found):
+    """What most ranks have found, where this rank's times alone would say something else."""
+    if found["goes_by"] == "fixed" and found["rate_ns"] < found["fixed_ns"]:
+        return ", but no majority of ranks found norms 3 % faster"
+    if found["goes_by"] == "rate" and found["rate_ns"] >= found["fixed_ns"]:
+        return ", but most ranks found norms faster"
+    return ""
 
 
 def chosen(stats, block):
