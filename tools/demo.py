@@ -123,11 +123,11 @@ def arguments():
                      f"scheme lhc, whose means have no bits to choose")
     if args.task == "digits" and args.rate is None and args.error is None:
         args.rate = goal.DEFAULT_RATE
-    if args.repeats < 0:
-        parser.error("--repeats is not negative")
+    if args.repeats < 0 or args.hidden < 1:
+        parser.error("--repeats is not negative, --hidden at least 1")
     args.links = None if args.links == "none" else args.links
-    if args.links and not re.fullmatch(r"\d+[mg]bit", args.links):
-        parser.error("--links is a number with mbit or gbit behind it, or none")
+    if args.links and not re.fullmatch(r"0*[1-9]\d*[mg]bit", args.links):
+        parser.error("--links is a whole number from 1 on with mbit or gbit behind it, or none")
     if not os.path.isdir(os.path.dirname(os.path.abspath(args.output))):
         parser.error(f"--output: there is no folder for {args.output}: make it first")
     return args

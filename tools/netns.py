@@ -126,6 +126,17 @@ def open_output(path):
             from None
 
 
+def open_folder(path):
+    """A folder that files can be made in is there, before minutes have gone by."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise NetnsError(f"cannot write into {path}: {error.strerror}; give another --output") \
+            from None
+
+
 def why_not():
     """None if namespaces can be made here, else a sentence."""
     if os.geteuid() != 0:

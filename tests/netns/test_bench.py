@@ -20,6 +20,7 @@ import run  # noqa: E402
 
 FLOOD = os.path.join(netns.ROOT, "tools/bench/flood.py")
 RUN = os.path.join(netns.ROOT, "tools/bench/run.py")
+EXPERIMENTS = os.path.join(netns.ROOT, "tools/experiments/run.py")
 RATE = os.path.join(netns.ROOT, "tools/bench/rate.py")
 
 
@@ -99,6 +100,20 @@ def bench__looks_first_where_its_output_goes():
         done = subprocess.run([sys.executable, program, "--output", "/nowhere/x.json"],
                               capture_output=True, text=True, timeout=30)
         assert done.returncode == 1 and "cannot write /nowhere/x.json" in done.stderr, done.stderr
+    for program in (RUN, EXPERIMENTS):
+        done = subprocess.run([sys.executable, program, "--output", "/dev/null/x"],
+                              capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and \
+            "cannot write into /dev/null/x: " in done.stderr, done.stderr
+
+
+def bench__refuses_to_repeat_never():
+    for name in ("figures", "lhc", "rate", "run", "shards", "transport"):
+        for repeats in ("0", "-2"):
+            done = subprocess.run([sys.executable, os.path.join(netns.ROOT, f"tools/bench/{name}.py"),
+                                   "--repeats", repeats], capture_output=True, text=True, timeout=30)
+            assert done.returncode == 2 and "--repeats is at least 1" in done.stderr, done
+            assert not done.stdout, done
 
 
 def bench_rate__sends_the_bits_that_it_says():
@@ -141,4 +156,5 @@ def bench_rate__sends_the_bits_that_it_says():
 if __name__ == "__main__":
     tap.main([bench__reports_every_promise, bench__repeats_as_often_as_its_help_says,
               compare__knows_what_is_better, bench_flood__reports_every_promise,
-              bench__looks_first_where_its_output_goes, bench_rate__sends_the_bits_that_it_says])
+              bench__looks_first_where_its_output_goes, bench__refuses_to_repeat_never,
+              bench_rate__sends_the_bits_that_it_says])

@@ -200,8 +200,11 @@ def trains__by_an_error_with_loss():
     assert result["retransmits"] > 0 and "by an error of 0.02" in text, text
 
 
-def refuses__goals_that_make_no_sense():
-    for argv, words in ((["--rate", "0.1"], "'0.1' is no number from 0.25 to 24, bits"),
+def refuses__what_makes_no_sense():
+    for argv, words in ((["--hidden", "0"], "--hidden at least 1"),
+                        (["--links", "0gbit"], "--links is a whole number from 1 on"),
+                        (["--links", "1.5gbit"], "--links is a whole number from 1 on"),
+                        (["--rate", "0.1"], "'0.1' is no number from 0.25 to 24, bits"),
                         (["--rate", "auto"], "bits a coordinate, nor \"fixed\""),
                         (["--rate", "500mbit"], "--links is the speed of links"),
                         (["--error", "1"], "'1' is no number from 1e-06 to 0.5"),
@@ -352,7 +355,7 @@ def cleans_up__after_sigkill_in_the_next_run():
 
 if __name__ == "__main__":
     tap.main([trains__in_xdp, trains__in_software, trains__with_loss,
-              trains__by_a_rate, trains__by_an_error_with_loss, refuses__goals_that_make_no_sense,
+              trains__by_a_rate, trains__by_an_error_with_loss, refuses__what_makes_no_sense,
               trains__packages, trains__packages_with_dense_gradients, trains__definitions,
               refuses__fixed_point_of_rows,
               cleans_up__after_ctrl_c_while_starting, cleans_up__after_ctrl_c_while_timing,

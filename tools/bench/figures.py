@@ -139,6 +139,8 @@ def main():
     parser.add_argument("--draw", action="store_true", help="measure nothing")
     parser.add_argument("--repeats", type=int, default=15, help="of each all-reduce; default 15")
     args = parser.parse_args()
+    if args.repeats < 1:
+        parser.error("--repeats is at least 1")
     if not args.draw:
         reason = netns.why_not()
         if reason:

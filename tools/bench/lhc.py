@@ -105,6 +105,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=7, help="of each all-reduce; default 7")
     parser.add_argument("--quick", action="store_true", help="5 %% alone, three times each")
     args = parser.parse_args()
+    if args.repeats < 1:
+        parser.error("--repeats is at least 1")
     reason = netns.why_not()
     if reason:
         print(f"bench-lhc: {reason}", file=sys.stderr)

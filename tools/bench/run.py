@@ -180,14 +180,21 @@ def parse(argv):
                         help="where bench.json and bench.svg are written, default build/")
     parser.add_argument("--repeats", type=int, help="of each all-reduce; default 15, quick 5")
     args = parser.parse_args(argv)
-    args.repeats = args.repeats or (5 if args.quick else 15)
+    if args.repeats is None:
+        args.repeats = 5 if args.quick else 15
+    if args.repeats < 1:
+        parser.error("--repeats is at least 1")
     args.pairs = min(3, args.repeats) if args.quick else PAIRS
     return args
 
 
 def main():
     args = parse(sys.argv[1:])
-    os.makedirs(args.output, exist_ok=True)     # before minutes have gone by
+    try:
+        netns.open_folder(args.output)
+    except netns.NetnsError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
     reason = netns.why_not()
     if reason:
         print(f"bench: {reason}", file=sys.stderr)

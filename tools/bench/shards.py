@@ -24,6 +24,8 @@ def main():
     parser = argparse.ArgumentParser(description="Several aggregators beside one and Gloo.")
     parser.add_argument("--repeats", type=int, default=7, help="of each all-reduce; default 7")
     args = parser.parse_args()
+    if args.repeats < 1:
+        parser.error("--repeats is at least 1")
     reason = netns.why_not()
     if reason:
         print(f"bench-shards: {reason}", file=sys.stderr)

@@ -370,6 +370,8 @@ def main():
     parser.add_argument("--join", nargs=2, metavar=("QEMU", "UML"),
                         help="measure nothing: make one file of two; UML may be missing")
     args = parser.parse_args()
+    if args.repeats < 1:
+        parser.error("--repeats is at least 1")
     try:
         (join if args.join else run)(args)
     except netns.NetnsError as error:

@@ -98,7 +98,7 @@ def arguments():
 def run(args, screen):
     """{name: rows}, each written as it is done."""
     folder = args.folder = args.output or FOLDER
-    os.makedirs(folder, exist_ok=True)
+    netns.open_folder(folder)
     results = {}
     for name in args.names or NAMES:
         experiment = module(name)
@@ -126,7 +126,7 @@ def main():
         if missing():
             raise report.ExperimentError(missing())
         results = run(args, screen)
-    except report.ExperimentError as error:
+    except (report.ExperimentError, netns.NetnsError) as error:
         screen.say(f"experiments: {error}")
         return 1
     if args.json:
