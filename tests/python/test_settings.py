@@ -279,6 +279,31 @@ class Environment(rig.HookTest):
         with self.assertRaisesRegex(ThcError, "THC_JOB=one is no number"):
             self.join()
 
+    def test_values_of_another_kind_are_refused(self):
+        """At once, and by a sentence that names the option."""
+        whole, real = "give a whole number from 0 to", "give a number"
+        for options, sentence in (
+                ({"threshold": -5}, f"threshold=-5: {whole}"),
+                ({"threshold": "a"}, f"threshold='a': {whole}"),
+                ({"start_iter": -1}, f"start_iter=-1: {whole}"),
+                ({"error_feedback": "no"}, "error_feedback='no': give True or False"),
+                ({"quiet": "no"}, "quiet='no': give True or False"),
+                ({"rate": "4"}, f"rate='4': {real}"), ({"error": None}, f"error=None: {real}"),
+                ({"keep": ".1"}, f"keep='.1': {real}"),
+                ({"timeout": "x"}, f"timeout='x': {real}"),
+                ({"join_timeout": -1}, "join_timeout=-1.0: give seconds from 0")):
+            with self.subTest(options=options), self.assertRaisesRegex(ThcError, sentence):
+                thc_hook(**options)
+        s = state()
+        with self.assertRaisesRegex(ThcError, "timeout='x': give a number"):
+            s.connect(timeout="x")
+        with self.assertRaisesRegex(ThcError, "error_feedback='no': give True or False"):
+            client.ThcClient("192.0.2.9", 1, KEY_FILE, 0, error_feedback="no")
+        for number in (0, 7, .5, -1, float("nan")):
+            self.assertEqual(repr(client.real_number("rate", number)), repr(float(number)))
+        for given in (True, False, 1, 0):
+            self.assertIs(client.switch("quiet", given), bool(given))
+
     def test_unknown_options_are_refused(self):
         with self.assertRaisesRegex(TypeError, "treshold"):
             thc_hook(treshold=7)

@@ -5,6 +5,7 @@ addresses of buffers. Knows nothing of torch.
 import ctypes
 import errno
 import inspect
+import numbers
 import operator
 import os
 import threading
@@ -54,7 +55,7 @@ def _check(result):
     return result
 
 
-def _number(name, value, most):
+def whole_number(name, value, most=2**64 - 1):
     """An int in its range: ctypes would take others modulo 2^n."""
     try:
         number = operator.index(value)
@@ -65,12 +66,26 @@ def _number(name, value, most):
     return number
 
 
+def real_number(name, value):
+    """A float; a text is none, even if it has digits."""
+    if not isinstance(value, numbers.Real):
+        raise ThcError(f"{name}={value!r}: give a number", errno.EINVAL)
+    return float(value)
+
+
+def switch(name, value):
+    """A bool: "no" would count as yes."""
+    if isinstance(value, str) or value not in (True, False):
+        raise ThcError(f"{name}={value!r}: give True or False", errno.EINVAL)
+    return bool(value)
+
+
 def _count(value):
-    return _number("count", value, 2**64 - 1)
+    return whole_number("count", value)
 
 
 def _key(value):
-    return _number("key", value, 2**64 - 1)
+    return whole_number("key", value)
 
 
 def schemes():
@@ -87,11 +102,23 @@ def _check_scheme(name):
 
 
 def _milliseconds(name, seconds):
+    seconds = real_number(name, seconds)
     if not 0 <= seconds <= 4e6:
         raise ThcError(f"{name}={seconds!r}: give seconds from 0 (the default) to 4000000",
                        errno.EINVAL)
     # 0 is the default
     return max(1, round(seconds * 1000)) if seconds else 0
+
+
+_READERS = {"error_feedback": switch, "timeout": _milliseconds, "join_timeout": _milliseconds,
+            "rate": real_number, "error": real_number}
+
+
+def check_options(options):
+    """Refuses those of ThcClient that it would refuse when it joins, before that."""
+    for name, read in _READERS.items():
+        if name in options:
+            read(name, options[name])
 
 
 def _text(value):
@@ -141,14 +168,15 @@ class ThcClient:
         self._job, self._scheme, self._refused = job, scheme, None
         options = abi.Options(
             size=ctypes.sizeof(abi.Options),
-            flags=((abi.CLIENT_ERROR_FEEDBACK if error_feedback else 0) |
+            flags=((abi.CLIENT_ERROR_FEEDBACK if switch("error_feedback", error_feedback) else 0) |
                    (abi.CLIENT_NONFINITE if nonfinite else 0)),
-            aggregator=_text(aggregator), port=_number("port", port, 65535), bind=_text(bind),
-            interface=_text(interface), job=_number("job", job, abi.JOBS_MAX - 1),
-            rank=_number("rank", rank, abi.RANKS_MAX - 1),
+            aggregator=_text(aggregator), port=whole_number("port", port, 65535), bind=_text(bind),
+            interface=_text(interface), job=whole_number("job", job, abi.JOBS_MAX - 1),
+            rank=whole_number("rank", rank, abi.RANKS_MAX - 1),
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
-            window=_number("window", window, 2**32 - 1), rate=rate, error=error)
+            window=whole_number("window", window, 2**32 - 1),
+            rate=real_number("rate", rate), error=real_number("error", error))
         options.key = key = _read_key(key_file)
         try:
             _check(self._lib.thc_client_open(ctypes.byref(options), ctypes.byref(self._handle)))
@@ -212,11 +240,11 @@ class ThcClient:
         """
         request = ctypes.c_void_p()
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=_key(key),
-                        precision=_number("precision", precision, 32),
-                        grain=_number("grain", grain, 256), keep=keep, rate=rate, error=error,
-                        group=_number("group", group, 2**64 - 1))
+                        precision=whole_number("precision", precision, 32),
+                        grain=whole_number("grain", grain, 256), keep=keep, rate=rate, error=error,
+                        group=whole_number("group", group))
         _check(self._lib.thc_allreduce_call_start(self._member(), address, _count(count),
-                                                  _number("dtype", dtype, 2**31 - 1),
+                                                  whole_number("dtype", dtype, 2**31 - 1),
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
 
@@ -239,16 +267,16 @@ class ThcClient:
         values of a row)]. All of it must live until wait_rows().
         """
         n, request = len(arrays), ctypes.c_void_p()
-        widths = (_number("width", width, 2**32 - 1) for _, width in arrays)
+        widths = (whole_number("width", width, 2**32 - 1) for _, width in arrays)
         given = abi.Rows(size=ctypes.sizeof(abi.Rows),
-                         total=_number("tensor_rows", tensor_rows, 2**64 - 1),
+                         total=whole_number("tensor_rows", tensor_rows),
                          count=_count(rows[1]), row=rows[0], arrays=n,
                          width=(ctypes.c_uint32 * n)(*widths),
                          values=(ctypes.c_void_p * n)(*(address for address, _ in arrays)))
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=b"lhc", key=_key(key),
-                        precision=_number("precision", precision, 32))
+                        precision=whole_number("precision", precision, 32))
         _check(self._lib.thc_allreduce_rows_start(self._member(), ctypes.byref(given),
-                                                  _number("dtype", dtype, 2**31 - 1),
+                                                  whole_number("dtype", dtype, 2**31 - 1),
                                                   ctypes.byref(call), ctypes.byref(request)))
         return request
 

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 from thc_ddp import abi, report, settings
-from thc_ddp.client import CLIENT_OPTIONS, ThcClient, ThcError
+from thc_ddp.client import (CLIENT_OPTIONS, ThcClient, ThcError, check_options, real_number,
+                            switch, whole_number)
 from thc_ddp.memories import Memories
 from thc_ddp.rows import Rows, fit
 from thc_ddp.runs import Schemes
@@ -43,6 +44,7 @@ def _checked(options):
     unknown = sorted(set(options) - set(CLIENT_OPTIONS))
     if unknown:
         raise TypeError(f"unknown option {unknown[0]!r}: see ThcState and ThcClient")
+    check_options(options)
     if "nonfinite" not in options:
         return options
     if options["nonfinite"] not in ("propagate", "raise"):
@@ -52,6 +54,7 @@ def _checked(options):
 
 
 def _checked_keep(keep, error_feedback):
+    keep = real_number("keep", keep)
     if keep and not 0 < keep < 1:
         raise ThcError(f"keep={keep!r}: use a fraction above 0 and below 1, or 0 to send all",
                        errno.EINVAL)
@@ -97,11 +100,12 @@ class ThcState:
                                      nonfinite=nonfinite))
         if small not in ("group", "exact"):
             raise ThcError(f'small={small!r}: use "group" or "exact"', errno.EINVAL)
-        self.threshold, self.small, self.start_iter = threshold, small, start_iter
+        self.threshold, self.small = whole_number("threshold", threshold), small
+        self.start_iter = whole_number("start_iter", start_iter)
         self.keep = _checked_keep(keep, error_feedback)
         self._schemes = Schemes(schemes)
         self._group = process_group
-        self.quiet = quiet
+        self.quiet = switch("quiet", quiet)
         self.counters = dict.fromkeys(_COUNTERS, 0)
         self._memories = Memories()
         self._start()
