@@ -62,6 +62,14 @@ class Ask(unittest.TestCase):
         self.assertIn(f"thcd did not answer within {PATIENCE} s", heard)
         self.assertGreaterEqual(time.monotonic() - begin, PATIENCE)
 
+    def test_a_job_that_is_no_number(self):
+        """A wrong command line, whether a thcd is there or not."""
+        for word in ("x", "1x", "-1", ""):
+            done = subprocess.run([os.path.join(BUILD, "thcctl"), "-C", "/nowhere", "job", "--",
+                                   word], capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f'"{word}" is not the number of a job', done.stderr)
+
     def test_output_that_cannot_be_written(self):
         """A full disk does not pass for an answer."""
         for command in (("thcctl", "--help"), ("thcctl", "--version"), ("thcctl", "check", "lo"),

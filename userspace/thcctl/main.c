@@ -59,6 +59,13 @@ static int run(struct thcctl *t, int argc, char **argv)
 			   command);
 		return EXIT_USAGE;
 	}
+	if (!strcmp(command, "job") && argument &&
+	    (!*argument || strspn(argument, "0123456789") != strlen(argument))) {
+		thcctl_say(
+			"\"%s\" is not the number of a job; thcctl job, without a number, shows all",
+			argument);
+		return EXIT_USAGE;
+	}
 	if (genkey && !argument) {
 		thcctl_say("genkey needs the name of the file to make");
 		return EXIT_USAGE;
