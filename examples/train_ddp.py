@@ -147,7 +147,8 @@ def train(args, rank, world):
 
 
 def arguments(words=None):
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--hidden", type=int, default=512, help="width of the layers")
     parser.add_argument("--bucket-mb", type=float, default=1.0, help="size of a bucket")

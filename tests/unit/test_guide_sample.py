@@ -3,8 +3,12 @@
 """The loop that the user's guide shows is a part of examples/train_ddp.py, line
 by line, and that program is the one that tests/netns/test_recovery.py runs.
 """
+import ast
+import importlib.util
 import os
 import re
+import subprocess
+import sys
 import textwrap
 import unittest
 
@@ -44,6 +48,16 @@ class Sample(unittest.TestCase):
     def test_the_example_is_what_the_test_runs(self):
         self.assertIn(f'os.path.join(ROOT, "{EXAMPLE}")', read("tests/lib/trainers.py"))
         self.assertIn("from trainers import Trainers", read("tests/netns/test_recovery.py"))
+
+    def test_help_is_all_that_the_example_says(self):
+        if not importlib.util.find_spec("torch"):
+            self.skipTest("torch is missing: apt-get install python3-torch")
+        path = os.path.join(ROOT, "userspace/python")
+        done = subprocess.run([sys.executable, os.path.join(ROOT, EXAMPLE), "--help"],
+                              capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "PYTHONPATH": path})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(ast.get_docstring(ast.parse(read(EXAMPLE))), done.stdout)
 
     def test_the_comparison_sees_a_difference(self):
         loop, = samples("When something goes wrong")
