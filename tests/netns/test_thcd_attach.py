@@ -349,6 +349,25 @@ def case__a_contradicting_restart_is_refused_and_fresh_discards():
         nothing_left(net, other)
 
 
+def case__a_peer_in_another_namespace_is_nobody_here():
+    """Its index says nothing: it may be that of the interface itself, or of another veth here."""
+    with netns.Topology(1) as net:
+        Pair(net)
+        at = int(netns.in_namespace(net.aggregator, lambda: socket.if_nametoindex("va")))
+        for index, peer in ((77, 77), (78, at)):
+            net.run(net.aggregator, ["ip", "link", "add", "e0", "index", str(index), "type", "veth",
+                                     "peer", "name", "e1", "index", str(peer), "netns",
+                                     net.worker(0)])
+            net.run(net.aggregator, ["ip", "link", "set", "e0", "up"])
+            net.run(net.worker(0), ["ip", "link", "set", "e1", "up"])
+            done = subprocess.run(netns.Topology.enter(net.aggregator, [
+                os.path.join(netns.build_dir(), "thcctl"), "--json", "check", "e0"]),
+                capture_output=True, text=True, timeout=wire.PATIENCE)
+            peer = next(f for f in json.loads(done.stdout)["findings"] if f["subject"] == "peer")
+            assert peer["verdict"] == "note" and "is in another namespace" in peer["text"], peer
+            net.run(net.aggregator, ["ip", "link", "del", "e0"])
+
+
 def case__fresh_leaves_no_program_on_another_interface():
     with netns.Topology(2) as net:
         Pair(net).gro("on")

@@ -19,6 +19,7 @@
 #include <bpf/libbpf.h>
 
 #include "device.h"
+#include "link.h"
 
 /* 1024 B of payload, THC, UDP and IPv4 headers. An interface whose MTU is below
  * IPv6's least, 1280, has no IPv6 address.
@@ -98,14 +99,12 @@ static unsigned int peer_index(const char *interface)
 	return peer;
 }
 
-/* Name of a veth's other end. False: it is in another namespace, where the index
- * here may be somebody else's.
- */
+/* Name of a veth's other end. False: it is in another namespace, whose indices say nothing here. */
 static bool peer_name(const char *interface, char *name)
 {
 	unsigned int peer = peer_index(interface);
 
-	return peer && if_indextoname(peer, name) && peer_index(name) == if_nametoindex(interface);
+	return peer && !thc_link_is_elsewhere(interface) && if_indextoname(peer, name);
 }
 
 static bool has_flag(const char *interface, unsigned int command, unsigned int flag)
