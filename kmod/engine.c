@@ -168,7 +168,7 @@ THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now)
 		 * a sendmsg() that needs room must not wait for a dead aggregator for ever
 		 */
 		if (failure.reason != THC_FAILED_LEFT && failure.reason != THC_FAILED_UNREACHABLE &&
-		    READ_ONCE(ts->partial) && (thc_state_unfinished(ts) || !ts->refused)) {
+		    READ_ONCE(ts->partial) && (!ts->refused || thc_state_waits(ts))) {
 			p->sender.progress_at = now;
 			deliver_partial(ts, now);
 		} else {

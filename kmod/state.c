@@ -11,7 +11,22 @@ const char *const thc_state_name[] = {
 	[THC_STATE_BROKEN]	= "broken",
 };
 
-u32 thc_state_unfinished(const struct thc_sock *ts)
+bool thc_state_waits(const struct thc_sock *ts)
+{
+	u32 stream;
+
+	lockdep_assert_held(&ts->lock);
+	for (stream = 0; stream < THC_STREAMS; stream++) {
+		const struct list_head *all = &ts->messages[stream];
+
+		if (!list_empty(all) && !list_last_entry(all, struct thc_message, list)->closed)
+			return true;
+	}
+	return false;
+}
+
+/* Messages that end with the socket: it looks at each, once for a connection. */
+static u32 unfinished(const struct thc_sock *ts)
 {
 	const struct thc_message *m;
 	u32 stream, n = 0;
@@ -36,7 +51,7 @@ void thc_state_break(struct thc_sock *ts, struct thc_failure failure)
 	if (ts->state == THC_STATE_READY)
 		ts->unclaimed = false;
 	ts->failure = failure;
-	ts->stats.failures += thc_state_unfinished(ts);
+	ts->stats.failures += unfinished(ts);
 	ts->state = THC_STATE_BROKEN;
 	trace_thc_break(&ts->sk, failure.error, failure.reason);
 	WRITE_ONCE(ts->sk.sk_err, failure.error);

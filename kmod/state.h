@@ -7,8 +7,10 @@
 
 /* The word for a state in netlink and /proc. */
 extern const char *const thc_state_name[];
-/* Messages that have not been delivered. */
-u32 thc_state_unfinished(const struct thc_sock *ts);
+/* Is there a message that has not been delivered? Those that have, incomplete, are the first ones
+ * of their stream: a look at the last one tells, however many there are.
+ */
+bool thc_state_waits(const struct thc_sock *ts);
 /* Nothing moves any more until connect() is called again. */
 void thc_state_break(struct thc_sock *ts, struct thc_failure failure);
 /* The failure is about @p's aggregator. */
