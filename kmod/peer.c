@@ -461,7 +461,9 @@ void thc_peer_close_group(struct thc_peer *p)
 int thc_peer_charge_flights(struct thc_peer *p)
 {
 	const struct thc_spec *spec = &p->joining.spec;
-	size_t bytes = (spec->data_slots + spec->control_slots) * sizeof(*p->flights);
+	size_t need = (spec->data_slots + spec->control_slots) * sizeof(*p->flights);
+	/* what the allocator takes for them */
+	size_t bytes = PAGE_SIZE << get_order(need);
 
 	if (!thc_memory_charge(p->owner->user, bytes))
 		return -ENOBUFS;
