@@ -149,10 +149,10 @@ static const struct cred *opener_of(const struct thc_sock *ts)
 static int make_socket(struct thc_peer *p, struct socket **out, thc_peer_ready *ready)
 {
 	const struct cred *caller = override_creds(opener_of(p->owner));
+	int error, device = READ_ONCE(p->owner->sk.sk_bound_dev_if);
 	struct net *net = sock_net(&p->owner->sk);
 	struct socket *sock;
 	struct file *file;
-	int error;
 
 	error = __sock_create(net, p->address.inet, SOCK_DGRAM, IPPROTO_UDP, &sock, 0);
 	if (!error) {
@@ -163,9 +163,10 @@ static int make_socket(struct thc_peer *p, struct socket **out, thc_peer_ready *
 	revert_creds(caller);
 	if (error)
 		return error;
-	receive_from(p, sock, ready);
 	*out = sock;
-	return 0;
+	receive_from(p, sock, ready);
+	/* SO_BINDTODEVICE: what comes by another one is not for it */
+	return device ? sock_bindtoindex(sock->sk, device, true) : 0;
 }
 
 static int bind_to(struct socket *sock, const struct thc_address *local)
@@ -279,17 +280,20 @@ static int find_way(struct thc_peer *p)
 {
 	const struct thc_address *to = &p->address;
 	struct sock *sk = &p->owner->sk;
+	int error, device = READ_ONCE(sk->sk_bound_dev_if);
 	struct net *net = sock_net(sk);
 	struct thc_route r = { 0 };
-	int error;
 
 	p->local = p->owner->bound;
 	p->local.inet = to->inet;
 	if (to->ifindex)
 		p->local.ifindex = to->ifindex;
 	else if (!p->local.ifindex)
-		p->local.ifindex = READ_ONCE(sk->sk_bound_dev_if);
+		p->local.ifindex = device;
 	p->oif = p->local.ifindex;
+	/* its answers would not be heard */
+	if (device && p->oif != device)
+		return -EINVAL;
 	if (!is_ours(net, &p->local))
 		return -EADDRNOTAVAIL;
 	error = thc_route_find(p, NULL, READ_ONCE(sk->sk_mark), be16_to_cpu(to->port), &r);

@@ -215,6 +215,47 @@ TEST_F(path, a_route_that_changes_is_followed)
 	close_all(end, 2);
 }
 
+/* A byte from anybody to a socket at 198.51.100.1, as if it came by @device; NULL: by loopback. */
+static int stray(const char *device, __be16 port)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = port,
+				  .sin_addr.s_addr = inet_addr("198.51.100.1") };
+	int udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), error = 0;
+
+	if (device &&
+	    setsockopt(udp, SOL_SOCKET, SO_BINDTODEVICE, device, (socklen_t)strlen(device)))
+		error = -errno;
+	if (!error)
+		error = send_one(udp, &to, "", 1);
+	close(udp);
+	return error;
+}
+
+TEST_F(path, packets_of_other_devices_are_not_taken)
+{
+	struct sockaddr_thc a = place("203.0.113.1", FAKE_PORT, 1, 1), me;
+	socklen_t len = sizeof(me);
+	uint64_t start = now_ms();
+
+	ASSERT_EQ(system("ip link add way0 arp off type veth peer name end0 &&"
+			 "ip link set way0 up && ip link set end0 up &&"
+			 "ip addr add 198.51.100.1/32 dev lo &&"
+			 "ip addr add 198.51.100.1/32 dev way0 &&"
+			 "ip route add 203.0.113.1/32 dev way0"),
+		  0);
+	ASSERT_EQ(setsockopt(self->fd, SOL_SOCKET, SO_BINDTODEVICE, "way0", 4), 0);
+	a.sthc_ifindex = if_nametoindex("end0");
+	EXPECT_EQ(begin_join(self->fd, &a), -EINVAL);
+	a.sthc_ifindex = 0;
+	ASSERT_EQ(begin_join(self->fd, &a), 0);
+	ASSERT_EQ(getsockname(self->fd, (void *)&me, &len), 0);
+	ASSERT_EQ(stray(NULL, me.sthc_port), 0);
+	ASSERT_EQ(stray("way0", me.sthc_port), 0);
+	while (!stats_of(self->fd).foreign && now_ms() - start < PATIENCE_MS)
+		sleep_ms(10);
+	EXPECT_EQ(stats_of(self->fd).foreign, 1);
+}
+
 /* Tells @worker that its packet to @at:@port did not arrive. */
 static int complain(int raw, const struct sockaddr_in *worker, const char *at, int port)
 {
