@@ -256,6 +256,8 @@ static int send_to_port(struct thc_peer *p, struct sk_buff *skb, u16 port)
 
 static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 {
+	/* the network may take it apart, or free it */
+	u16 packets = skb_shinfo(skb)->gso_segs ?: 1;
 	struct thc_peer *p = out_cb(skb)->peer;
 	u16 port = out_cb(skb)->port;
 	int error;
@@ -265,7 +267,7 @@ static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 	if (!error)
 		return;
 	spin_lock_bh(&ts->lock);
-	ts->stats.send_errors++;
+	ts->stats.send_errors += packets;
 	thc_sender_unreachable(&p->sender, -error, ktime_get_ns());
 	spin_unlock_bh(&ts->lock);
 }

@@ -123,7 +123,7 @@ struct thc_received {
 enum thc_option {
 	THC_OPT_TIMEOUT		= 1,	/* __u32, ms without progress; 60000 */
 	THC_OPT_JOIN_TIMEOUT	= 2,	/* __u32, ms; 60000 */
-	THC_OPT_WINDOW		= 3,	/* __u32, most chunks in flight; 0: the job's slots */
+	THC_OPT_WINDOW		= 3,	/* __u32, most in flight at each aggregator; 0: its slots */
 	THC_OPT_MEMORY		= 4,	/* __u64, bytes of messages in the kernel; 256 MiB */
 	THC_OPT_PARTIAL		= 5,	/* __u32, 0 or 1: after the timeout deliver what has come */
 	THC_OPT_WELCOME		= 6,	/* read only: struct thc_job_info and records */
