@@ -22,15 +22,22 @@
 /* ns from one look whether there is memory for a job's slots to the next. */
 #define MEMORY_AGAIN	(20 * THC_NS_PER_MS)
 
+/* Of sockets without a user; each user has its own. */
+static struct workqueue_struct *join_queue;
+
 /* For join_work, which waits for RTNL. Who holds RTNL may wait for whatever is queued in one
  * of the system's workqueues: here is nothing but our own. Unbound, since it sleeps for long
- * and needs no CPU of its own.
+ * and needs no CPU of its own. The cgroup of who made the socket may let it wait, too, so users
+ * share none.
  */
-static struct workqueue_struct *join_queue;
+struct workqueue_struct *thc_join_queue_new(int most)
+{
+	return alloc_workqueue("thc_join", WQ_UNBOUND, most);
+}
 
 int thc_join_init(void)
 {
-	join_queue = alloc_workqueue("thc_join", WQ_UNBOUND, 0);
+	join_queue = thc_join_queue_new(0);
 	return join_queue ? 0 : -ENOMEM;
 }
 
@@ -98,6 +105,12 @@ static bool all_ready(const struct thc_sock *ts)
 	return thc_joiners_ready(&all);
 }
 
+static void start_work(struct thc_sock *ts)
+{
+	lockdep_assert_held(&ts->lock);
+	queue_work(ts->user ? thc_user_queue(ts->user) : join_queue, &ts->join_work);
+}
+
 static void give_up(struct thc_sock *ts)
 {
 	const struct thc_joiners all = joiners_of(ts);
@@ -114,7 +127,7 @@ static void wait_for_memory(struct thc_sock *ts, u64 now, u64 *due)
 	if (!ts->memory_at)
 		return;
 	if (ts->memory_at <= now)
-		queue_work(join_queue, &ts->join_work);
+		start_work(ts);
 	else
 		*due = min(*due, ts->memory_at);
 }
@@ -198,7 +211,7 @@ enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *
 		return THC_DROP_NONE;
 	}
 	if (all_ready(ts) || wants_group(p, ktime_get_ns(), &group))
-		queue_work(join_queue, &ts->join_work);
+		start_work(ts);
 	/* once, however often WELCOME comes again */
 	if (!needed_call && thc_join_needs_call(ts))
 		wake(ts);

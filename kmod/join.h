@@ -10,6 +10,10 @@
 struct thc_peer;
 struct thc_sock;
 
+/* For join_work of sockets that may wait for each other, of @most at once, 0: of many; NULL: no
+ * memory.
+ */
+struct workqueue_struct *thc_join_queue_new(int most);
 int thc_join_init(void);
 void thc_join_exit(void);
 void thc_join_begin(struct thc_sock *ts, u64 now);

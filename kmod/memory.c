@@ -19,8 +19,15 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/user_namespace.h>
+#include <linux/workqueue.h>
 
+#include "join.h"
 #include "sock.h"
+
+/* Of one user: each has a thread of the kernel's while it waits, and all queues find theirs in one
+ * pool.
+ */
+#define JOINS_AT_ONCE	16
 
 static unsigned int memory_mib;
 module_param(memory_mib, uint, 0644);
@@ -32,12 +39,14 @@ MODULE_PARM_DESC(memory_mib, "MiB that all sockets may hold; 0: an eighth of the
  * @uid: see user_of()
  * @sockets: that refer to it, under users_lock
  * @held: bytes of their peers, messages and flights
+ * @queue: of their join_work, see thc_join_queue_new()
  */
 struct thc_user {
 	struct hlist_node	hash;
 	kuid_t			uid;
 	u32			sockets;
 	atomic64_t		held;
+	struct workqueue_struct	*queue;
 };
 
 /* Bytes of all peers, messages and flights of the host. */
@@ -80,26 +89,65 @@ static struct thc_user *find(kuid_t uid)
 	return NULL;
 }
 
+static void free_user(struct thc_user *user)
+{
+	if (!user)
+		return;
+	destroy_workqueue(user->queue);
+	kfree(user);
+}
+
+static struct thc_user *make_user(kuid_t uid)
+{
+	struct thc_user *user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
+
+	if (!user)
+		return NULL;
+	user->uid = uid;
+	user->queue = thc_join_queue_new(JOINS_AT_ONCE);
+	if (!user->queue) {
+		kfree(user);
+		return NULL;
+	}
+	return user;
+}
+
+/* For one more socket: the user with that number, or @new, if there is none yet; NULL: neither. */
+static struct thc_user *get(kuid_t uid, struct thc_user *new)
+{
+	struct thc_user *user;
+
+	spin_lock(&users_lock);
+	user = find(uid);
+	if (!user && new) {
+		hash_add(users, &new->hash, __kuid_val(uid));
+		user = new;
+	}
+	if (user)
+		user->sockets++;
+	spin_unlock(&users_lock);
+	return user;
+}
+
 struct thc_user *thc_user_get(void)
 {
 	struct thc_user *user, *new;
+	kuid_t uid;
 
 	/* it may raise what a socket may hold, too */
 	if (ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN))
 		return NULL;
-	new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT);
+	uid = user_of(current_cred());
+	user = get(uid, NULL);
+	if (user)
+		return user;
+	new = make_user(uid);
 	if (!new)
 		return ERR_PTR(-ENOMEM);
-	new->uid = user_of(current_cred());
-	spin_lock(&users_lock);
-	user = find(new->uid);
-	if (!user) {
-		hash_add(users, &new->hash, __kuid_val(new->uid));
-		swap(user, new);
-	}
-	user->sockets++;
-	spin_unlock(&users_lock);
-	kfree(new);
+	user = get(uid, new);
+	/* another call was faster */
+	if (user != new)
+		free_user(new);
 	return user;
 }
 
@@ -117,7 +165,12 @@ void thc_user_put(struct thc_user *user)
 	if (!last)
 		return;
 	WARN_ON_ONCE(atomic64_read(&user->held));
-	kfree(user);
+	free_user(user);
+}
+
+struct workqueue_struct *thc_user_queue(const struct thc_user *user)
+{
+	return user->queue;
 }
 
 /* --- bytes ---------------------------------------------------------------- */

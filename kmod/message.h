@@ -78,6 +78,7 @@ struct thc_message {
 
 struct thc_sock;
 struct thc_user;
+struct workqueue_struct;
 
 /* --- memory.c: what the host's sockets may hold in all, and those of one user --- */
 
@@ -85,7 +86,10 @@ struct thc_user;
  * ERR_PTR(-ENOMEM).
  */
 struct thc_user *thc_user_get(void);
+/* Called where it may sleep; nothing of the user's is charged or queued for the socket any more. */
 void thc_user_put(struct thc_user *user);
+/* For join_work of the user's sockets. */
+struct workqueue_struct *thc_user_queue(const struct thc_user *user);
 /* Memory for sockets that cannot be swapped, within the bounds of host and user; false: there is no
  * room.
  */

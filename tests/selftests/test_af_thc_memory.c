@@ -2,7 +2,8 @@
 /*
  * The host's memory for messages, and each user's part of it (kmod/memory.c).
  */
-#include "afthc.h"
+#include "cgroup.h"
+#include "fake.h"
 #include "harness.h"
 #include "netlink.h"
 
@@ -434,6 +435,86 @@ TEST_F(host, connections_of_one_user_leave_some_for_others)
 	ASSERT_TRUE(WIFEXITED(status));
 	EXPECT_GE(WEXITSTATUS(status), all / 2 - 1);
 	EXPECT_LE(WEXITSTATUS(status), all / 2 + 1);
+}
+
+/* More than a queue of the kernel's lets run at once. */
+#define SLEEPERS	300
+#define QUEUE		256
+/* Of 512 KiB, for which a cgroup above its memory.high has to wait at once. */
+#define MANY_SLOTS	4000
+
+/* A socket of @uid begins to join; @worker, @nonce: by its first JOIN. */
+static int begin_join_of(uid_t uid, int *fd, int udp, struct sockaddr_in *worker, fake_nonce *nonce)
+{
+	struct sockaddr_thc a = fake_place(), me;
+	socklen_t len = sizeof(me);
+	int error;
+
+	if (seteuid(uid))
+		return -errno;
+	*fd = thc_open(0);
+	if (seteuid(0))
+		return -errno;
+	error = begin_join(*fd, &a);
+	if (error || getsockname(*fd, (void *)&me, &len))
+		return error ? error : -errno;
+	/* others ask again */
+	do {
+		error = fake_take_join(udp, worker, nonce);
+	} while (!error && worker->sin_port != me.sthc_port);
+	return error;
+}
+
+static int welcome(int udp, const struct sockaddr_in *worker, fake_nonce nonce, uint16_t slots)
+{
+	struct welcome_packet p;
+
+	good_welcome(&p, nonce);
+	p.all.w.data_slots = htobe16(slots);
+	fake_seal_welcome(&p, worker);
+	return send_one(udp, worker, &p, sizeof(p));
+}
+
+static int set_cgroup(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), error;
+
+	error = fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+/* A cgroup may let those wait who allocate for it: that is Alice's, not Bob's. */
+TEST_F(host, users_do_not_wait_for_the_cgroup_of_another_one)
+{
+	static struct sockaddr_in worker[SLEEPERS];
+	static fake_nonce nonce[SLEEPERS];
+	int fd[SLEEPERS], udp = fake_open(), cgroup, i, joined = 0;
+	struct sockaddr_in bob;
+	fake_nonce his;
+
+	memset(fd, 0xff, sizeof(fd));
+	ASSERT_EQ(set_host_memory("1000"), 0);
+	cgroup = enter_cgroup();
+	ASSERT_GE(cgroup, 0);
+	ASSERT_EQ(set_cgroup(CGROUPS "/cgroup.subtree_control", "+memory"), 0);
+	for (i = 0; i < SLEEPERS; i++)
+		ASSERT_EQ(begin_join_of(ALICE, &fd[i], udp, &worker[i], &nonce[i]), 0);
+	ASSERT_EQ(set_cgroup(CGROUPS "/cgroup.procs", "0"), 0);
+	ASSERT_EQ(begin_join_of(BOB, &self->fd[0], udp, &bob, &his), 0);
+	ASSERT_EQ(set_cgroup(CGROUP "/memory.high", "0"), 0);
+	for (i = 0; i < SLEEPERS; i++)
+		ASSERT_EQ(welcome(udp, &worker[i], nonce[i], MANY_SLOTS), 0);
+	ASSERT_EQ(welcome(udp, &bob, his, FAKE_SLOTS), 0);
+	EXPECT_EQ(end_join(self->fd[0]), 0);
+	for (i = 0; i < SLEEPERS; i++)
+		joined += poll_now(fd[i]) == POLLOUT;
+	EXPECT_LT(joined, SLEEPERS - QUEUE) TH_LOG("Bob had to wait for Alice");
+	/* those first that have not begun to wait */
+	for (i = SLEEPERS; i--;)
+		close(fd[i]);
+	close(udp);
+	leave_cgroup(cgroup);
 }
 
 /* A user's containers have numbers of their own, and are the user's. */
