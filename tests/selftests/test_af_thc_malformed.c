@@ -405,14 +405,14 @@ struct storm {
 	uint64_t	want[THC_WORKER_DROP_REASONS];
 };
 
-/* By enum thc_drop_reason: all that a worker counts, but for `address`. */
+/* By enum thc_drop_reason: all that a worker counts. */
 static const char *const reached[THC_WORKER_DROP_REASONS] = {
 	[THC_DROP_TRUNCATED] = "truncated", [THC_DROP_VERSION] = "version",
 	[THC_DROP_OP] = "op",		    [THC_DROP_LENGTH] = "length",
 	[THC_DROP_TAG] = "tag",		    [THC_DROP_JOB] = "job",
 	[THC_DROP_KEY] = "key",		    [THC_DROP_SLOT] = "slot",
 	[THC_DROP_MISMATCH] = "mismatch",   [THC_DROP_UNEXPECTED] = "unexpected",
-	[THC_DROP_RESERVED] = "reserved",
+	[THC_DROP_RESERVED] = "reserved",   [THC_DROP_ADDRESS] = "address",
 };
 
 static struct tag_key key_of(const u64 *sip, __be32 id)
@@ -435,7 +435,6 @@ static void storm_init(struct storm *t, const struct known_job *j, const void *t
 	t->oracle.lost = be32toh(s->lost.id);
 	t->oracle.welcome = key_of(s->welcome.sip, s->welcome.id);
 	memcpy(&t->oracle.worker, &worker, sizeof(worker));
-	memcpy(&t->oracle.group, group, sizeof(*group));
 	t->oracle.epoch = j->epoch;
 	t->oracle.job = 1;
 	t->oracle.data_slots = j->spec.data_slots;
@@ -767,7 +766,8 @@ TEST_F_TIMEOUT(joining, storm, 56)
 {
 	static const enum thc_drop_reason drawn[] = { THC_DROP_TRUNCATED, THC_DROP_LENGTH,
 						      THC_DROP_TAG,	  THC_DROP_JOB,
-						      THC_DROP_KEY,	  THC_DROP_RESERVED };
+						      THC_DROP_KEY,	  THC_DROP_RESERVED,
+						      THC_DROP_ADDRESS };
 	struct known_job job = { .epoch = FAKE_EPOCH };
 	struct sockaddr_thc a = fake_place();
 	/* it knows of no group */

@@ -36,7 +36,7 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 					   const uint8_t *packet, size_t bytes)
 {
 	static const uint8_t none[THC_NONCE_BYTES];
-	bool is_welcome = h->op == THC_OP_WELCOME, to_group;
+	bool is_welcome = h->op == THC_OP_WELCOME;
 	enum thc_drop_reason why = THC_DROP_NONE;
 
 	packet += sizeof(*h);
@@ -49,17 +49,13 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 		why = oracle_form(packet, bytes);
 	if (why)
 		return why;
-	/* of both the nonce comes first */
-	to_group = is_welcome && !memcmp(packet, none, sizeof(none));
 	/* a refusal without it would have to have the nonce of a JOIN */
 	if (be32toh(h->key_id) != o->welcome.id)
 		return THC_DROP_KEY;
-	/* one with a nonce answers a JOIN, one without came to a group of which WELCOME has told */
-	if (to_group && o->joining)
-		return THC_DROP_UNEXPECTED;
-	return be64toh(h->tag) == tag_of_membership(&o->welcome, h,
-						    to_group ? &o->group : &o->worker, packet,
-						    bytes) ?
+	/* of both the nonce comes first: one without is for a group, and came to the worker alone */
+	if (is_welcome && !memcmp(packet, none, sizeof(none)))
+		return THC_DROP_ADDRESS;
+	return be64toh(h->tag) == tag_of_membership(&o->welcome, h, &o->worker, packet, bytes) ?
 		       THC_DROP_UNEXPECTED :
 		       THC_DROP_TAG;
 }

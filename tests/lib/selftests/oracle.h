@@ -25,7 +25,6 @@
  * @lost: name of the key that ends the epoch
  * @welcome: key of WELCOME
  * @worker: the worker's end, as the tag of a WELCOME holds it
- * @group: that of the group of which WELCOME has told
  * @epoch: the job's incarnation
  * @job: its number
  * @data_slots: W
@@ -44,7 +43,6 @@ struct oracle {
 	uint32_t		lost;
 	struct tag_key		welcome;
 	struct tag_end		worker;
-	struct tag_end		group;
 	uint32_t		epoch;
 	uint16_t		job;
 	uint16_t		data_slots;
