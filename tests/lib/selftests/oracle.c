@@ -52,7 +52,7 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 	/* a refusal without it would have to have the nonce of a JOIN */
 	if (be32toh(h->key_id) != o->welcome.id)
 		return THC_DROP_KEY;
-	/* of both the nonce comes first: one without is for a group, and came to the worker alone */
+	/* of both the nonce comes first: one without is for a group, but has come to us alone */
 	if (is_welcome && !memcmp(packet, none, sizeof(none)))
 		return THC_DROP_ADDRESS;
 	return be64toh(h->tag) == tag_of_membership(&o->welcome, h, &o->worker, packet, bytes) ?
