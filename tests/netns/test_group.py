@@ -185,7 +185,9 @@ def others_are_not_heard(address, intruder):
             with Listener(net.worker(0), bed.job) as listener:
                 with Intruder(net, INTRUDER, bed.job) as sends:
                     digest, stats = bed.reduce()
-                assert sends.sent > 100, sends.sent
+                    while sends.sent <= 100:  # a fast machine ends the rounds before
+                        assert sends.thread.is_alive()
+                        stats = bed.reduce()[1]
                 assert listener.hears({address, intruder}), listener.heard
             assert digest == honest, "what others sent changed the result"
             for s in stats:
