@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +68,44 @@ static void add_name(struct thcctl_instances *list, const char *name, size_t len
 	list->name[list->count++][length] = '\0';
 }
 
+/* @flags: of the socket */
+static int connect_to(const char *path, int flags)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct timeval patience = { .tv_sec = PATIENCE_S };
+	int fd, err;
+
+	if (strlen(path) >= sizeof(un.sun_path)) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	strcpy(un.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (!connect(fd, (struct sockaddr *)&un, sizeof(un)))
+		return fd;
+	err = errno;
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+/* Does nobody listen at @path? Who has no time listens. */
+static bool is_dead(const char *path)
+{
+	int fd = connect_to(path, SOCK_NONBLOCK);
+	bool refused = fd < 0 && errno == ECONNREFUSED;
+
+	if (fd >= 0)
+		close(fd);
+	return refused;
+}
+
 static void add_folder(struct thcctl_instances *list, const char *folder, bool pins)
 {
+	char path[PATH_MAX];
 	static const char suffix[] = ".sock";
 	struct dirent *entry;
 	DIR *dir = opendir(folder);
@@ -81,6 +118,10 @@ static void add_folder(struct thcctl_instances *list, const char *folder, bool p
 		if (!pins) {
 			if (length < sizeof(suffix) ||
 			    strcmp(entry->d_name + length - strlen(suffix), suffix))
+				continue;
+			/* of what it has left pinned, if anything, the pins tell */
+			snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+			if (is_dead(path))
 				continue;
 			length -= strlen(suffix);
 		}
@@ -135,29 +176,6 @@ static int choose_instance(struct thcctl *t)
 			   THC_RUN, THC_PINS_ROOT);
 	else
 		thcctl_say("several instances: give --instance, one of:%s", join_names(&list));
-	return -1;
-}
-
-static int connect_to(const char *path)
-{
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = PATIENCE_S };
-	int fd, err;
-
-	if (strlen(path) >= sizeof(un.sun_path)) {
-		errno = ENAMETOOLONG;
-		return -1;
-	}
-	strcpy(un.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (!connect(fd, (struct sockaddr *)&un, sizeof(un)))
-		return fd;
-	err = errno;
-	close(fd);
-	errno = err;
 	return -1;
 }
 
@@ -226,7 +244,7 @@ cJSON *thcctl_ask(struct thcctl *t, const char *request)
 		snprintf(path, sizeof(path), "%s", t->control);
 	else
 		thc_control_path(t->instance, path, sizeof(path));
-	fd = connect_to(path);
+	fd = connect_to(path, 0);
 	if (fd >= 0) {
 		o = converse(fd, request);
 		close(fd);

@@ -34,7 +34,7 @@ struct thcctl_instances {
 };
 
 /* Fills @list from a folder of control sockets and one of pins. A living daemon
- * has an entry in both and is listed once, by its socket's name.
+ * has an entry in both and is listed once, by its socket's name; a dead one by its pins.
  */
 void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_instances *list);
 
