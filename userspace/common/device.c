@@ -56,12 +56,16 @@ static int ethtool(const char *interface, void *data)
 	return ask(interface, SIOCETHTOOL, &ifr);
 }
 
-void thc_device_driver(const char *interface, char *out, size_t size)
+const char *thc_device_driver(const char *interface, char *out, size_t size)
 {
 	struct ethtool_drvinfo driver = { .cmd = ETHTOOL_GDRVINFO };
 	bool known = !ethtool(interface, &driver) && *driver.driver;
 
-	snprintf(out, size, "%s", known ? driver.driver : "unknown");
+	if (known)
+		snprintf(out, size, "%s", driver.driver);
+	else
+		snprintf(out, size, "the driver of %s", interface);
+	return out;
 }
 
 static bool has_driver(const char *interface, const char *name)

@@ -26,8 +26,8 @@ struct thc_finding {
 void thc_find(struct thc_finding *f, enum thc_fit fit, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Name of the driver, or "unknown". */
-void thc_device_driver(const char *interface, char *out, size_t size);
+/* Name of the driver, or that it is the driver of @interface; returns @out. */
+const char *thc_device_driver(const char *interface, char *out, size_t size);
 
 /* The program on an interface's XDP hook. */
 struct thc_hook {

@@ -170,9 +170,9 @@ static void check_veth(struct findings *f, const char *interface)
 static void check_driver(struct findings *f, const char *interface, unsigned int ifindex)
 {
 	struct thcctl_netdev xdp;
-	char driver[32];
+	char text[32];
+	const char *driver = thc_device_driver(interface, text, sizeof(text));
 
-	thc_device_driver(interface, driver, sizeof(driver));
 	thcctl_netdev(ifindex, &xdp);
 	if (!xdp.known)
 		found(f, THC_FIT_NOTE, "driver",

@@ -42,14 +42,6 @@ void thcd_libbpf_quiet(bool verbose)
 	libbpf_set_print(on_print);
 }
 
-const char *thcd_hook_driver(const char *interface, char *out, size_t size)
-{
-	thc_device_driver(interface, out, size);
-	if (!strcmp(out, "unknown"))
-		snprintf(out, size, "the driver of %s", interface);
-	return out;
-}
-
 u32 thcd_prog_id(int fd)
 {
 	struct bpf_prog_info info = { 0 };

@@ -11,9 +11,6 @@
 int thcd_hook_query(unsigned int ifindex, const char *interface, struct thc_hook *out,
 		    struct thcd_error *e);
 
-/* Name of the driver; @out is returned. */
-const char *thcd_hook_driver(const char *interface, char *out, size_t size);
-
 /* The sentence that refuses to take a hook from its holder; returns -1. */
 int thcd_hook_foreign(const char *interface, const struct thc_hook *hook, struct thcd_error *e);
 

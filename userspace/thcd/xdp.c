@@ -104,7 +104,7 @@ static int attach_failed(struct thcd *d, int err, const char *reason, struct thc
 	    !thcd_hook_query(x->ifindex, d->interface, &now, e) && now.id)
 		return thcd_hook_foreign(d->interface, &now, e);
 	return thcd_fail(e, "%s XDP refused by %s (%s): %s; --software does without", d->mode,
-			 d->interface, thcd_hook_driver(d->interface, driver, sizeof(driver)),
+			 d->interface, thc_device_driver(d->interface, driver, sizeof(driver)),
 			 reason);
 }
 
@@ -117,7 +117,7 @@ static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 	thcd_say(
 		"native XDP refused by %s: %s; generic XDP: answers are sent by the daemon, expect "
 		"about two thirds of the native rate",
-		thcd_hook_driver(d->interface, driver, sizeof(driver)), reason);
+		thc_device_driver(d->interface, driver, sizeof(driver)), reason);
 	thcd_programs_unload(d);
 	if (thcd_programs_load(d, true, e))
 		return -1;
