@@ -43,6 +43,8 @@ static void print_help(void)
 	fputs("usage: thcd -i INTERFACE --job KEY=VALUE,... [OPTION]...\n"
 	      "       thcd --software --listen ADDRESS --job KEY=VALUE,... [OPTION]...\n"
 	      "       thcd -c FILE\n"
+	      "       thcd -c FILE --prepare USER\n"
+	      "       thcd -i INTERFACE --discard\n"
 	      "\n"
 	      "Aggregates compressed gradients: attaches an XDP program to an interface and\n"
 	      "coordinates the jobs whose workers send to it.\n"
