@@ -380,9 +380,19 @@ def case__fresh_leaves_no_program_on_another_interface():
             other.said, other.said
         assert hook(net) == held and hook(net, "va") is None
         # what it proposes
-        net.run(net.aggregator, [os.path.join(netns.build_dir(), "thcd"), "--discard",
-                                 "--interface", "eth0", "--instance", d.instance])
-        assert hook(net) is None
+        d = Daemon(net, instance=d.instance)
+        assert d.ready, d.said
+        d.end(signal.SIGKILL)
+        control = f"/run/thc/{d.instance}.sock"
+        assert os.path.exists(control)
+        discard = netns.Topology.enter(net.aggregator, [
+            os.path.join(netns.build_dir(), "thcd"), "--discard", "--interface", "eth0",
+            "--instance", d.instance])
+        for words in (f"removed the control socket {control}", "has left nothing to discard"):
+            done = subprocess.run(discard, capture_output=True, text=True,
+                                  timeout=wire.PATIENCE)
+            assert done.returncode == 0 and words in done.stderr, done.stderr
+            assert hook(net) is None and not os.path.exists(control)
         other = Daemon(net, "--fresh", interface="va", instance=d.instance)
         assert other.ready, other.said
         other.end()

@@ -24,9 +24,19 @@
 /* A client that could not be taken (no file free) stays readable: it must not keep us busy. */
 #define ACCEPT_AGAIN_MS	500
 
-/* Removes the socket of a dead thcd, and nothing else. */
-static int make_way(const struct thcd_control_state *s, const struct sockaddr_un *un,
-		    struct thcd_error *e)
+/* Where it is; -1: no socket can be there. */
+static int find(const struct thcd *d, const struct thcd_config *c, struct sockaddr_un *un)
+{
+	int n;
+
+	un->sun_family = AF_UNIX;
+	n = *c->control ? snprintf(un->sun_path, sizeof(un->sun_path), "%s", c->control) :
+			  thc_control_path(d->instance, un->sun_path, sizeof(un->sun_path));
+	return n < 0 || n >= (int)sizeof(un->sun_path) ? -1 : 0;
+}
+
+/* Removes the socket of a dead thcd, and nothing else. @fd: a socket of ours */
+static int make_way(int fd, const struct sockaddr_un *un, struct thcd_error *e)
 {
 	struct stat st;
 
@@ -38,7 +48,7 @@ static int make_way(const struct thcd_control_state *s, const struct sockaddr_un
 		return thcd_fail(e, "%s is there, and no socket: give another --control PATH",
 				 un->sun_path);
 	/* one that answers belongs to a living thcd, and one that has no time, too */
-	if (!connect(s->listener, (const struct sockaddr *)un, sizeof(*un)) || errno == EAGAIN) {
+	if (!connect(fd, (const struct sockaddr *)un, sizeof(*un)) || errno == EAGAIN) {
 		thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME",
 			  un->sun_path);
 		return -EADDRINUSE;
@@ -86,7 +96,7 @@ static int listen_on(struct thcd_control_state *s, const struct sockaddr_un *un,
 	s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->listener < 0)
 		return thcd_fail(e, "no control socket: %s", strerror(errno));
-	err = make_way(s, un, e);
+	err = make_way(s->listener, un, e);
 	if (err)
 		return err;
 	if (!bind(s->listener, (const struct sockaddr *)un, sizeof(*un)))
@@ -108,23 +118,37 @@ static int listen_on(struct thcd_control_state *s, const struct sockaddr_un *un,
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d,
 		      const struct thcd_config *c, struct thcd_error *e)
 {
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int i, n, err;
+	struct sockaddr_un un;
+	int i, err;
 
 	for (i = 0; i < THCD_CONTROL_CLIENTS; i++)
 		s->client[i] = -1;
 	if (!*c->control && make_run_dir())
 		return thcd_fail(e, "cannot make %s: %s; give --control PATH", THC_RUN,
 				 strerror(errno));
-	n = *c->control ? snprintf(un.sun_path, sizeof(un.sun_path), "%s", c->control) :
-			  thc_control_path(d->instance, un.sun_path, sizeof(un.sun_path));
-	if (n < 0 || n >= (int)sizeof(un.sun_path))
+	if (find(d, c, &un))
 		return thcd_fail(e, "--control: the path is longer than %zu characters",
 				 sizeof(un.sun_path) - 1);
 	err = listen_on(s, &un, c->control_group, e);
 	if (err)
 		thcd_control_close(s);
 	return err;
+}
+
+bool thcd_control_discard(const struct thcd *d, const struct thcd_config *c)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct thcd_error e;
+	struct sockaddr_un un;
+	bool removed;
+
+	removed = fd >= 0 && !find(d, c, &un) && !access(un.sun_path, F_OK) &&
+		  !make_way(fd, &un, &e);
+	if (removed)
+		thcd_say("removed the control socket %s", un.sun_path);
+	if (fd >= 0)
+		close(fd);
+	return removed;
 }
 
 void thcd_control_close(struct thcd_control_state *s)

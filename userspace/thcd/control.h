@@ -46,6 +46,8 @@ struct thcd_control_state {
  */
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d,
 		      const struct thcd_config *c, struct thcd_error *e);
+/* Removes the socket that a dead thcd has left there; false: there was none. */
+bool thcd_control_discard(const struct thcd *d, const struct thcd_config *c);
 /* Clients stay connected until thcd ends. */
 void thcd_control_close(struct thcd_control_state *s);
 

@@ -271,6 +271,18 @@ static int prepare(struct run *r, struct thcd_error *e)
 	return 0;
 }
 
+/* Removes what an instance that does not run has left. */
+static int discard(struct run *r, struct thcd_error *e)
+{
+	int pins = thcd_xdp_discard(&r->d, e);
+
+	if (pins < 0)
+		return -1;
+	if (!thcd_control_discard(&r->d, &r->c) && !pins)
+		thcd_say("instance \"%s\" has left nothing to discard", r->d.instance);
+	return 0;
+}
+
 /* SIGHUP reloads; true: a signal came that ends thcd. */
 static bool read_signals(struct run *r)
 {
@@ -359,7 +371,7 @@ static int run(struct run *r)
 
 	name_all(r);
 	if (r->c.discard)
-		err = thcd_xdp_discard(&r->d, &e);
+		err = discard(r, &e);
 	else
 		err = r->c.prepare ? prepare(r, &e) : start(r, &e);
 	if (err)

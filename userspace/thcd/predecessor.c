@@ -304,7 +304,5 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e)
 	else if (pins)
 		thcd_say("removed %d pins of instance \"%s\"; its XDP program was not on %s", pins,
 			 d->instance, d->interface);
-	else
-		thcd_say("instance \"%s\" has left nothing to discard", d->instance);
-	return 0;
+	return pins;
 }

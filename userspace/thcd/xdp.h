@@ -27,7 +27,9 @@ int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_err
  */
 int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
-/* Detaches and unpins what an instance that does not run has left. */
+/* Detaches and unpins what an instance that does not run has left; returns how many pins these
+ * were, 0: none.
+ */
 int thcd_xdp_discard(struct thcd *d, struct thcd_error *e);
 
 /* Waits until no program runs any more that has seen the maps as they were. */
