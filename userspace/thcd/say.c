@@ -5,6 +5,7 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "thcd.h"
@@ -31,40 +32,68 @@ int thcd_fail(struct thcd_error *e, const char *format, ...)
 	return -1;
 }
 
-static void say(const char *format, va_list ap)
+void thcd_say(const char *format, ...)
 {
 	char line[THCD_TEXT_MAX];
+	va_list ap;
 
 	/* one write: lines of several daemons on one terminal stay whole */
+	va_start(ap, format);
 	vsnprintf(line, sizeof(line), format, ap);
+	va_end(ap);
 	fprintf(stderr, "thcd: %s\n", line);
 }
 
-void thcd_say(const char *format, ...)
+/* The record of such a line, a new one if there is none. */
+static struct thcd_said *said(struct thcd_limit *l, const char *line)
 {
-	va_list ap;
+	struct thcd_said *s;
+	unsigned int i;
 
-	va_start(ap, format);
-	say(format, ap);
-	va_end(ap);
+	for (i = 0; i < THCD_SAID; i++)
+		if (l->said[i].at_ms && !strcmp(l->said[i].text, line))
+			return &l->said[i];
+	s = &l->said[l->next++ % THCD_SAID];
+	*s = (struct thcd_said){ 0 };
+	strcpy(s->text, line);
+	return s;
+}
+
+/* Is there room for one more line in this second? */
+static bool has_room(struct thcd_limit *l, uint64_t second)
+{
+	if (second != l->second) {
+		if (l->lines > THCD_SAY_RATE)
+			thcd_say("%u more lines like these were left out",
+				 l->lines - THCD_SAY_RATE);
+		l->second = second;
+		l->lines = 0;
+	}
+	return l->lines++ < THCD_SAY_RATE;
 }
 
 bool thcd_say_within(struct thcd_limit *l, const char *format, ...)
 {
-	uint64_t now = thcd_now_ms() / 1000;
+	uint64_t now = thcd_now_ms();
+	char line[THCD_TEXT_MAX];
+	struct thcd_said *s;
 	va_list ap;
 
-	if (now != l->second) {
-		if (l->lines > THCD_SAY_RATE)
-			thcd_say("%u more lines like these were left out",
-				 l->lines - THCD_SAY_RATE);
-		l->second = now;
-		l->lines = 0;
-	}
-	if (l->lines++ >= THCD_SAY_RATE)
-		return false;
 	va_start(ap, format);
-	say(format, ap);
+	vsnprintf(line, sizeof(line), format, ap);
 	va_end(ap);
+	s = said(l, line);
+	if (s->at_ms && now - s->at_ms < THCD_SAY_AGAIN_MS) {
+		s->more++;
+		return false;
+	}
+	if (!has_room(l, now / 1000))
+		return false;
+	if (s->more)
+		thcd_say("%s (and %u times before)", line, s->more);
+	else
+		thcd_say("%s", line);
+	s->at_ms = now;
+	s->more = 0;
 	return true;
 }

@@ -43,11 +43,34 @@ int thcd_fail(struct thcd_error *e, const char *format, ...) __attribute__((form
 /* One line on stderr. */
 void thcd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Lines of the second under way that one place in the program has said. */
-struct thcd_limit {
-	uint64_t	second;
-	unsigned int	lines;
+#define THCD_SAID	16
+
+/**
+ * struct thcd_said - a line that was said
+ * @at_ms: when; 0: never
+ * @more: so many equal ones have been left out since
+ */
+struct thcd_said {
+	uint64_t	at_ms;
+	unsigned int	more;
+	char		text[THCD_TEXT_MAX];
 };
+
+/**
+ * struct thcd_limit - what one place in the program has said
+ * @second: the one under way
+ * @lines: of it
+ * @said: the last ones that differ, the oldest at @next
+ */
+struct thcd_limit {
+	uint64_t		second;
+	unsigned int		lines;
+	unsigned int		next;
+	struct thcd_said	said[THCD_SAID];
+};
+
+/* A line that was said is left out for so long, and then says how often it was. */
+#define THCD_SAY_AGAIN_MS	10000
 
 bool thcd_say_within(struct thcd_limit *l, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
