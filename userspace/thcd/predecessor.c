@@ -158,41 +158,32 @@ static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
 	return ok;
 }
 
-/* Another interface that has the program of the pins, which nobody would find without; or 0. */
-static u32 elsewhere(const struct thcd_xdp *x)
-{
-	u32 id = thcd_prog_id(x->old_fd);
-	struct thcd_meta was;
-	struct thc_hook hook;
-
-	if (!id || !read_meta(x, &was))
-		return 0;
-	if (was.netns != own_netns() || was.ifindex == x->ifindex ||
-	    thc_device_hook(was.ifindex, &hook) || hook.id != id)
-		return 0;
-	return was.ifindex;
-}
-
-/* -1: the program is on another interface, where it would stay as if it had never been. Nobody can
- * look into another namespace.
+/* -1: the program of the pins is on another interface of this namespace, where nobody would find
+ * it once the pins are gone. Nobody can look into another namespace.
  */
 static int check_elsewhere(const struct thcd *d, struct thcd_error *e)
 {
+	const struct thcd_xdp *x = d->xdp;
+	u32 id = thcd_prog_id(x->old_fd);
 	char name[IF_NAMESIZE];
-	u32 ifindex = elsewhere(d->xdp);
 	struct thcd_meta was;
+	struct thc_hook hook;
 
-	if (read_meta(d->xdp, &was) && was.netns != own_netns())
+	if (!read_meta(x, &was))
+		return 0;
+	if (was.netns != own_netns()) {
 		thcd_say("the pins of instance \"%s\" are of another network namespace: if that "
 			 "is still there, so is the XDP program: ip link set dev NAME xdp off",
 			 d->instance);
-
-	if (ifindex && if_indextoname(ifindex, name))
-		return thcd_fail(e,
-				 "instance \"%s\" is not on %s, but on %s; nothing was discarded: "
-				 "thcd --discard --interface %s --instance %s does it",
-				 d->instance, d->interface, name, name, d->instance);
-	return 0;
+		return 0;
+	}
+	if (!id || was.ifindex == x->ifindex || thc_device_hook(was.ifindex, &hook) ||
+	    hook.id != id || !if_indextoname(was.ifindex, name))
+		return 0;
+	return thcd_fail(e,
+			 "instance \"%s\" is not on %s, but on %s; nothing was discarded: "
+			 "thcd --discard --interface %s --instance %s does it",
+			 d->instance, d->interface, name, name, d->instance);
 }
 
 static int not_prepared(const struct thcd *d, struct thcd_error *e)
