@@ -27,6 +27,7 @@ int thc_feedback_check(const struct thc_client *c, const struct thc_scheme *s)
 {
 	const struct thc_spec *w = &c->spec;
 	struct thc_table t;
+	double loss;
 
 	if (!(c->options.flags & THC_CLIENT_ERROR_FEEDBACK) || !s->loses)
 		return 0;
@@ -41,12 +42,13 @@ int thc_feedback_check(const struct thc_client *c, const struct thc_scheme *s)
 	if (s->id != THC_SCHEME_THC || thc_table_read(w, &t))
 		return 0;
 	thc_table_price(&t);
-	if (thc_table_nmse(&t, 1) <= LOSS_MOST)
+	loss = thc_table_nmse(&t, 1);
+	if (loss <= LOSS_MOST)
 		return 0;
 	return thc_fail(
 		-EOPNOTSUPP,
 		"by the job's table a rank loses %.2f of a gradient's squared length, and error memories would grow without end: leave clamp and table to thcd or give the job more bits, or no error feedback here",
-		thc_table_nmse(&t, 1));
+		loss);
 }
 
 void thc_window_choose(struct thc_client *c, uint32_t answers)
