@@ -66,6 +66,21 @@ def add_goals(parser):
                             "squared error of E of the gradient's square takes, as 0.01")
 
 
+# Options of --task digits alone, and their defaults.
+DIGITS_ALONE = {"epochs": 5, "hidden": 1024, "repeats": 7}
+
+
+def complete(parser, args):
+    """Fills in the defaults of options that are one task's, and refuses those of another task."""
+    for name, default in DIGITS_ALONE.items():
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+        elif args.task != "digits":
+            parser.error(f"--{name} is of --task digits alone: leave it out")
+    if args.task == "digits" and args.dense_embeddings:
+        parser.error("--dense-embeddings is of --task ncf and lm: digits have no embeddings")
+
+
 def arguments():
     parser = argparse.ArgumentParser(
         description="Times all-reduces at 1 Gb/s, then trains on digits with gradients summed in "
@@ -80,7 +95,7 @@ def arguments():
     parser.add_argument("--loss", type=float, default=0.0, metavar="P",
                         help="lose packets with probability P in each direction, e.g. 0.02")
     parser.add_argument("--workers", type=int, default=4, help="1 to 8, default 4")
-    parser.add_argument("--epochs", type=int, default=5,
+    parser.add_argument("--epochs", type=int,
                         help="passes over the training images, default 5")
     parser.add_argument("--steps", type=int, default=0, metavar="N",
                         help="end each training after N steps, before all epochs are over; ncf, lm: "
@@ -90,12 +105,12 @@ def arguments():
     parser.add_argument("--precision", choices=("exact", "fixed32"), default="exact",
                         help="ncf, lm: of the sums by scheme lhc, default exact; fixed32 needs "
                              "--dense-embeddings")
-    parser.add_argument("--hidden", type=int, default=1024, metavar="N",
+    parser.add_argument("--hidden", type=int, metavar="N",
                         help="width of the network's hidden layers, default 1024")
     parser.add_argument("--links", default="1gbit", metavar="SPEED",
                         help="speed of each link while all-reduces are timed, as 1gbit, 2500mbit "
                              "or none; default 1gbit. Links have no limit in the training on digits")
-    parser.add_argument("--repeats", type=int, default=7, metavar="N",
+    parser.add_argument("--repeats", type=int, metavar="N",
                         help="all-reduces of each kind that are timed, default 7; 0: none")
     parser.add_argument("--verbose", action="store_true",
                         help="show the counters of all packets as well")
@@ -112,6 +127,7 @@ def arguments():
                         default=os.path.join(netns.build_dir(), "demo.json"),
                         help="where the JSON is written, default build/demo.json")
     args = parser.parse_args()
+    complete(parser, args)
     if not 0 <= args.loss <= 0.5:
         parser.error("--loss is a probability from 0 to 0.5")
     if not 1 <= args.workers <= 8 or args.epochs < 1 or args.steps < 0:

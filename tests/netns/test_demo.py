@@ -30,8 +30,9 @@ STEP = rb"step +\d+/"           # of the progress of a training
 
 
 def start(*argv, repeats=0):
+    timed = [] if "--task" in argv else ["--repeats", str(repeats)]
     return subprocess.Popen([sys.executable, DEMO, "--workers", str(WORKERS), "--steps",
-                             str(STEPS), "--repeats", str(repeats), *argv],
+                             str(STEPS), *timed, *argv],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             process_group=0)
 
@@ -209,7 +210,11 @@ def refuses__what_makes_no_sense():
                         (["--rate", "500mbit"], "--links is the speed of links"),
                         (["--error", "1"], "'1' is no number from 1e-06 to 0.5"),
                         (["--rate", "6", "--error", "0.1"], "not allowed with"),
-                        (["--task", "lm", "--rate", "6"], "--task digits alone")):
+                        (["--task", "lm", "--rate", "6"], "--task digits alone"),
+                        (["--task", "ncf", "--epochs", "5"], "--task digits alone"),
+                        (["--task", "lm", "--hidden", "9"], "--task digits alone"),
+                        (["--task", "ncf", "--repeats", "0"], "--task digits alone"),
+                        (["--dense-embeddings"], "digits have no embeddings")):
         p = start(*argv)
         text = p.stdout.read().decode()
         p.stdout.close()
