@@ -57,6 +57,19 @@ class Manual(unittest.TestCase):
     def test_thcd_options(self):
         self.check_options("thcd", 15)
 
+    def test_thcctl_fields_of_json(self):
+        """Each that thcd and thcctl write is told, and no other one."""
+        written = set()
+        for source in ("aggregator/report.c", "thcd/control.c", "thcctl/pinned.c", "thcctl/top.c",
+                       "thcctl/check.c"):
+            with open(os.path.join(ROOT, "userspace", source), encoding="ascii") as f:
+                written |= set(re.findall(r'cJSON_Add\w+Object\(\s*\w+,\s*"(\w+)"', f.read()))
+        self.assertGreaterEqual(len(written), 70)
+        section = manual("thcctl").split(".SH JSON\n")[1].split(".SH ")[0]
+        told = re.findall(r"^\.TP\n(\w+)$", section, re.M)
+        self.assertEqual(set(told) | {"sent"}, written)
+        self.assertEqual(len(told), len(set(told)), "a field is told twice")
+
     def test_thcctl_options(self):
         self.check_options("thcctl", 6)
 
