@@ -14,13 +14,9 @@
 #include "codec.h"
 #include "loops.h"
 #include "rate.h"
-#include "samples.h"
 
 #define BUCKET_MIB	25
-#define RUNS		31
-#define RUNS_QUICK	15
 #define RANKS		4
-#define CACHE_LINE	64
 
 /* Bits up and down with a rate: as many as without. Norms of blocks are up to so many octaves
  * apart.
@@ -64,18 +60,6 @@ struct bench {
 	int16_t *exponent;
 };
 
-static void *buffer(size_t size)
-{
-	void *p = aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-
-	if (!p) {
-		fprintf(stderr, "bench_codec: out of memory\n");
-		exit(1);
-	}
-	memset(p, 0, size);
-	return p;
-}
-
 static void bench_init(struct bench *b)
 {
 	size_t padded, i;
@@ -83,21 +67,21 @@ static void bench_init(struct bench *b)
 	b->count = (size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float);
 	b->blocks = thc_codec_blocks(&b->codec, b->count);
 	padded = b->blocks << b->codec.block_log2;
-	b->gradient = buffer(b->count * sizeof(float));
-	b->copy = buffer(b->count * sizeof(float));
-	b->memory.now = buffer(b->count * sizeof(float));
-	b->memory.next = buffer(b->count * sizeof(float));
-	b->rated_memory.now = buffer(b->count * sizeof(float));
-	b->rated_memory.next = buffer(b->count * sizeof(float));
-	b->out = buffer(padded * sizeof(float));
-	b->scratch = buffer(sizeof(float) << b->codec.block_log2);
+	b->gradient = loops_buffer(b->count * sizeof(float));
+	b->copy = loops_buffer(b->count * sizeof(float));
+	b->memory.now = loops_buffer(b->count * sizeof(float));
+	b->memory.next = loops_buffer(b->count * sizeof(float));
+	b->rated_memory.now = loops_buffer(b->count * sizeof(float));
+	b->rated_memory.next = loops_buffer(b->count * sizeof(float));
+	b->out = loops_buffer(padded * sizeof(float));
+	b->scratch = loops_buffer(sizeof(float) << b->codec.block_log2);
 	b->rate_blocks = (b->count >> THC_RATE_BLOCK_LOG2) + 1;
-	b->norms = buffer(b->rate_blocks * sizeof(float));
+	b->norms = loops_buffer(b->rate_blocks * sizeof(float));
 	b->width = thc_table_check(&b->codec.table, RANKS, 8) ? 16 : 8;
 	b->chunk = THC_COORDINATES(b->width);
-	b->packed = buffer((padded + (1U << THC_RATE_BLOCK_LOG2)) / 8 * THC_TABLE_BITS_MAX);
-	b->lanes = buffer(padded / 8 * b->width);
-	b->counts = buffer(padded / b->chunk * sizeof(*b->counts));
+	b->packed = loops_buffer((padded + (1U << THC_RATE_BLOCK_LOG2)) / 8 * THC_TABLE_BITS_MAX);
+	b->lanes = loops_buffer(padded / 8 * b->width);
+	b->counts = loops_buffer(padded / b->chunk * sizeof(*b->counts));
 	srand48(1);
 	for (i = 0; i < b->count; i++)
 		b->gradient[i] = ldexpf((float)(drand48() + drand48() + drand48() - 1.5),
@@ -171,8 +155,8 @@ static int rate_init(struct bench *b, unsigned int correlated, enum thc_simd sim
 	}
 	thc_rate_init(&b->rate, true);
 	b->rate_blocks = thc_codec_blocks(&b->row[1], b->count);
-	b->exponent = buffer(b->rate_blocks * sizeof(*b->exponent));
-	b->choice.of = buffer(b->rate_blocks);
+	b->exponent = loops_buffer(b->rate_blocks * sizeof(*b->exponent));
+	b->choice.of = loops_buffer(b->rate_blocks);
 	return ret;
 }
 
@@ -270,26 +254,19 @@ static void report(const struct bench *b, double took[WORKS], int runs)
 	       took[WORK_DECOMPRESS]);
 }
 
+static int once(void *context, int work, int run)
+{
+	return bench_run(context, work, (uint64_t)run);
+}
+
 static int measure(struct bench *b, int runs)
 {
-	static double ms[WORKS][RUNS];
 	double took[WORKS];
-	int work, run;
+	int ret = loops_measure(once, b, WORKS, runs, took);
 
-	for (run = -1; run < runs; run++)	/* the first warms up */
-		for (work = 0; work < WORKS; work++) {
-			double start = now_ms();
-			int ret = bench_run(b, work, (uint64_t)run);
-
-			if (ret)
-				return ret;
-			if (run >= 0)
-				ms[work][run] = now_ms() - start;
-		}
-	for (work = 0; work < WORKS; work++)
-		took[work] = median(ms[work], runs);
-	report(b, took, runs);
-	return 0;
+	if (!ret)
+		report(b, took, runs);
+	return ret;
 }
 
 static void bench_exit(struct bench *b)
@@ -337,7 +314,7 @@ int main(int argc, char **argv)
 	};
 	unsigned int block_log2 = 10, bits = 4, granularity = 0, correlated = RANKS;
 	enum thc_simd simd = THC_SIMD_AUTO;
-	int opt, ret, runs = RUNS;
+	int opt, ret, runs = LOOPS_RUNS;
 	struct thc_table table;
 	struct bench b = { .count = 0 };
 
@@ -357,8 +334,8 @@ int main(int argc, char **argv)
 		else if (opt == 'i')
 			correlated = 0;
 		else if (opt == 'q')
-			runs = RUNS_QUICK;
-		else if (opt == 'r' && atoi(optarg) > 0 && atoi(optarg) <= RUNS)
+			runs = LOOPS_RUNS_QUICK;
+		else if (opt == 'r' && atoi(optarg) > 0 && atoi(optarg) <= LOOPS_RUNS)
 			runs = atoi(optarg);
 		else {
 			usage(stderr);

@@ -4,21 +4,16 @@
  * one core: from values to lanes, scales included, and from lanes to means. The runs of all are
  * interleaved, and medians are compared. JSON on stdout.
  */
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec_ops.h"
 #include "fixed.h"
 #include "loops.h"
-#include "samples.h"
 
 #define BUCKET_MIB	25
 #define COUNT		((size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float))
-#define RUNS		31
-#define RUNS_QUICK	15
 #define RANKS		4
 #define GROUP		256
 
@@ -38,27 +33,14 @@ struct bench {
 	double			limbs;
 };
 
-static void *buffer(size_t size)
-{
-	void *p = aligned_alloc(64, size);
-
-	if (!p) {
-		fprintf(stderr, "bench_fixed: out of memory\n");
-		exit(1);
-	}
-	memset(p, 0, size);
-	return p;
-}
-
 static void bench_init(struct bench *b)
 {
 	size_t i;
 
-	b->limbs = 0;
-	b->values = buffer(COUNT * sizeof(float));
-	b->out = buffer(COUNT * sizeof(float));
-	b->lanes = buffer(3 * COUNT * sizeof(int32_t));
-	b->scale = buffer(COUNT / GROUP * sizeof(*b->scale));
+	b->values = loops_buffer(COUNT * sizeof(float));
+	b->out = loops_buffer(COUNT * sizeof(float));
+	b->lanes = loops_buffer(3 * COUNT * sizeof(int32_t));
+	b->scale = loops_buffer(COUNT / GROUP * sizeof(*b->scale));
 	srand48(1);
 	for (i = 0; i < COUNT; i++)
 		b->values[i] = (float)(drand48() + drand48() + drand48() - 1.5);
@@ -123,8 +105,11 @@ static void from_exact(struct bench *b)
 	}
 }
 
-static void run(struct bench *b, enum work work)
+static int run(void *context, int work, int number)
 {
+	struct bench *b = context;
+
+	(void)number;
 	if (work == MEMCPY)
 		memcpy(b->out, b->values, COUNT * sizeof(float));
 	else if (work <= FIXED32)
@@ -136,60 +121,22 @@ static void run(struct bench *b, enum work work)
 	else
 		from_exact(b);
 	__asm__ volatile("" : : "r"(b->out), "r"(b->lanes) : "memory");
-}
-
-static void measure(struct bench *b, int runs)
-{
-	static double ms[WORKS][RUNS];
-	double start, took[WORKS];
-	unsigned int work;
-	int i;
-
-	for (i = -1; i < runs; i++)	/* the first warms up */
-		for (work = 0; work < WORKS; work++) {
-			start = now_ms();
-			run(b, (enum work)work);
-			if (i >= 0)
-				ms[work][i] = now_ms() - start;
-		}
-	for (work = 0; work < WORKS; work++)
-		took[work] = median(ms[work], runs);
-	printf("{\"mib\": %d, \"runs\": %d, \"limbs\": %.3f", BUCKET_MIB, runs, b->limbs);
-	for (work = 0; work < WORKS; work++)
-		printf(",\n \"%s_ms\": %.3f, \"%s_ratio\": %.3f", name[work], took[work],
-		       name[work], took[work] / took[MEMCPY]);
-	printf("}\n");
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "simd", required_argument, NULL, 's' },
-		{ "quick", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	enum thc_simd simd = THC_SIMD_AUTO;
-	int opt, runs = RUNS;
-	struct bench b;
+	const struct loops_options o = loops_parse(argc, argv);
+	struct bench b = { .ops = o.ops->fixed };
+	double took[WORKS];
+	int work;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (opt == 's' && !parse_simd(optarg, &simd))
-			continue;
-		if (opt == 'q') {
-			runs = RUNS_QUICK;
-			continue;
-		}
-		fprintf(opt == 'h' ? stdout : stderr,
-			"usage: bench_fixed [--simd auto|scalar|avx2|avx512] [--quick]\n");
-		return opt == 'h' ? 0 : 2;
-	}
-	if (!thc_simd_ops(simd)) {
-		fprintf(stderr, "bench_fixed: this CPU has no such instruction set\n");
-		return 1;
-	}
-	b.ops = thc_simd_ops(simd)->fixed;
 	bench_init(&b);
-	measure(&b, runs);
+	loops_measure(run, &b, WORKS, o.runs, took);
+	printf("{\"mib\": %d, \"runs\": %d, \"limbs\": %.3f", BUCKET_MIB, o.runs, b.limbs);
+	for (work = 0; work < WORKS; work++)
+		printf(",\n \"%s_ms\": %.3f, \"%s_ratio\": %.3f", name[work], took[work],
+		       name[work], took[work] / took[MEMCPY]);
+	printf("}\n");
 	return 0;
 }

@@ -7,23 +7,18 @@
  * here of ranks that have the same places. The runs of all are interleaved, and medians are
  * compared. JSON on stdout.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec_ops.h"
 #include "fixed.h"
 #include "loops.h"
 #include "own.h"
-#include "samples.h"
 #include "sparse.h"
 
 #define BUCKET_MIB	25
 #define COUNT		((size_t)BUCKET_MIB * 1024 * 1024 / sizeof(float))
 #define BLOCKS		(COUNT / THC_SCALE_BLOCK)
-#define RUNS		31
-#define RUNS_QUICK	15
 #define RANKS		4
 
 enum work { MEMCPY, ANALYSE, ANALYSE_EXACT, PACK, UNPACK, ANALYSE_OWN, PACK_OWN, WORKS };
@@ -46,27 +41,15 @@ struct bench {
 	struct thc_own		own;
 };
 
-static void *buffer(size_t size)
-{
-	void *p = aligned_alloc(64, size);
-
-	if (!p) {
-		fprintf(stderr, "bench_sparse: out of memory\n");
-		exit(1);
-	}
-	memset(p, 0, size);
-	return p;
-}
-
 static void bench_init(struct bench *b)
 {
-	b->values = buffer(COUNT * sizeof(float));
-	b->out = buffer(COUNT * sizeof(float));
-	b->bits = buffer(COUNT / 8);
-	b->lanes = buffer(COUNT * sizeof(int32_t));
-	b->scale = buffer((BLOCKS * sizeof(*b->scale) + 63) & ~(size_t)63);
+	b->values = loops_buffer(COUNT * sizeof(float));
+	b->out = loops_buffer(COUNT * sizeof(float));
+	b->bits = loops_buffer(COUNT / 8);
+	b->lanes = loops_buffer(COUNT * sizeof(int32_t));
+	b->scale = loops_buffer(BLOCKS * sizeof(*b->scale));
 	thc_own_init(&b->own, b->sparse, COUNT, SIZE_MAX);
-	thc_own_place(&b->own, buffer((thc_own_bytes(&b->own) + 63) & ~(size_t)63));
+	thc_own_place(&b->own, loops_buffer(thc_own_bytes(&b->own)));
 }
 
 static void fill(struct bench *b, unsigned int density)
@@ -152,8 +135,11 @@ static void unpack(struct bench *b)
 	}
 }
 
-static void run(struct bench *b, enum work work)
+static int run(void *context, int work, int number)
 {
+	struct bench *b = context;
+
+	(void)number;
 	if (work == MEMCPY)
 		memcpy(b->out, b->values, COUNT * sizeof(float));
 	else if (work == PACK)
@@ -167,24 +153,15 @@ static void run(struct bench *b, enum work work)
 	else
 		analyse(b, work == ANALYSE_EXACT);
 	__asm__ volatile("" : : "r"(b->out), "r"(b->lanes), "r"(b->bits) : "memory");
+	return 0;
 }
 
 static void measure(struct bench *b, unsigned int density, int runs)
 {
-	static double ms[WORKS][RUNS];
-	double start, took[WORKS];
-	unsigned int work;
-	int i;
+	double took[WORKS];
+	int work;
 
-	for (i = -1; i < runs; i++)	/* the first warms up */
-		for (work = 0; work < WORKS; work++) {
-			start = now_ms();
-			run(b, (enum work)work);
-			if (i >= 0)
-				ms[work][i] = now_ms() - start;
-		}
-	for (work = 0; work < WORKS; work++)
-		took[work] = median(ms[work], runs);
+	loops_measure(run, b, WORKS, runs, took);
 	printf(",\n \"of_10000_%u\": {\"memcpy_ms\": %.3f", density, took[MEMCPY]);
 	for (work = ANALYSE; work < WORKS; work++)
 		printf(", \"%s_ms\": %.3f, \"%s_speed\": %.3f", name[work], took[work], name[work],
@@ -194,40 +171,15 @@ static void measure(struct bench *b, unsigned int density, int runs)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "simd", required_argument, NULL, 's' },
-		{ "quick", no_argument, NULL, 'q' },
-		{ "help", no_argument, NULL, 'h' },
-		{ 0 },
-	};
-	enum thc_simd simd = THC_SIMD_AUTO;
-	int opt, runs = RUNS;
+	const struct loops_options o = loops_parse(argc, argv);
+	struct bench b = { .fixed = o.ops->fixed, .sparse = o.ops->sparse };
 	unsigned int k;
-	struct bench b;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (opt == 's' && !parse_simd(optarg, &simd))
-			continue;
-		if (opt == 'q') {
-			runs = RUNS_QUICK;
-			continue;
-		}
-		fprintf(opt == 'h' ? stdout : stderr,
-			"usage: bench_sparse [--simd auto|scalar|avx2|avx512] [--quick]\n");
-		return opt == 'h' ? 0 : 2;
-	}
-	if (!thc_simd_ops(simd)) {
-		fprintf(stderr, "bench_sparse: this CPU has no such instruction set\n");
-		return 1;
-	}
-	b.fixed = thc_simd_ops(simd)->fixed;
-	b.sparse = thc_simd_ops(simd)->sparse;
 	bench_init(&b);
-	printf("{\"mib\": %d, \"runs\": %d, \"simd\": \"%s\"", BUCKET_MIB, runs,
-	       thc_simd_ops(simd)->name);
+	printf("{\"mib\": %d, \"runs\": %d, \"simd\": \"%s\"", BUCKET_MIB, o.runs, o.ops->name);
 	for (k = 0; k < DENSITIES; k++) {
 		fill(&b, densities[k]);
-		measure(&b, densities[k], runs);
+		measure(&b, densities[k], o.runs);
 	}
 	printf("}\n");
 	return 0;
