@@ -1,0 +1,8 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+#
+# Error memories of clients, over AF_THC.
+
+# shellcheck source=/dev/null
+. "$(dirname "$0")/libthc.sh"
+over_af_thc test_client_feedback
