@@ -41,7 +41,7 @@ def lan__hears_the_group():
         assert bed.sums_are_heard_at(2), NOT_ANY_MORE
 
 
-@prevented(ROOT, "the same, with `reply=fanout`, behind a switch")
+@prevented(ROOT, "hears the sums, with `reply=fanout`, behind a switch")
 def lan__hears_nothing_where_answers_are_unicast():
     """Not even with a packet socket, which sees what the switch brings."""
     with Bed(reply="fanout") as bed:

@@ -49,13 +49,13 @@ def user_of_aggregator__is_not_believed():
         bed.withstands(bed.net.aggregator)
 
 
-@prevented(AGGREGATOR, "the same, with `reply=fanout`")
+@prevented(AGGREGATOR, "answers, or contributes, from another port, with `reply=fanout`")
 def user_of_aggregator__is_not_believed_where_answers_are_unicast():
     with Bed(reply="fanout") as bed:
         bed.withstands(bed.net.aggregator)
 
 
-@prevented(AGGREGATOR, "the same, with `--software`")
+@prevented(AGGREGATOR, "answers, or contributes, from another port, with `--software`")
 def user_of_aggregator__is_not_believed__software():
     with Bed(software=True) as bed:
         bed.withstands(bed.net.aggregator)

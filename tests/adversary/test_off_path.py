@@ -78,7 +78,7 @@ def off_path__spoofs_no_worker():
         bed.withstands_spoofed_contributions(bed.net.behind(2))
 
 
-@prevented(OUTSIDE, "the same, with `hops=0`")
+@prevented(OUTSIDE, "contributes from a worker's address and port, with `hops=0`")
 def off_path__is_too_far_away():
     """Before the tag is looked at."""
     with Bed(hops=0) as bed:

@@ -179,7 +179,7 @@ def path__changes_no_request__xdp():
     changes_no_request(False)
 
 
-@prevented(PATH, "changes requests so, with `--software`")
+@prevented(PATH, "changes a bit, or exchanges fields, of requests, with `--software`")
 def path__changes_no_request__software():
     changes_no_request(True)
 

@@ -97,7 +97,7 @@ def malicious_rank__that_squats_by_round_is_named__xdp():
     squats_by_round(False)
 
 
-@prevented(RANK, "the same, with `--software`")
+@prevented(RANK, "holds slots by another round, unnamed, with `--software`")
 def malicious_rank__that_squats_by_round_is_named__software():
     squats_by_round(True)
 
@@ -107,7 +107,7 @@ def malicious_rank__cannot_squat_by_chunk__xdp():
     squats_by_chunk(False)
 
 
-@prevented(RANK, "holds slots by such chunks, with `--software`")
+@prevented(RANK, "holds slots by chunks that are not theirs, with `--software`")
 def malicious_rank__cannot_squat_by_chunk__software():
     squats_by_chunk(True)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """The table of attacks in Documentation/security.md says of each what the cases of
-tests/adversary say of it, and has a row for each. The table of what holds on a host with thc.ko
+tests/adversary say of it, and has a row for each. The table of attempts on a host with thc.ko
 names cases that are in tests/selftests.
 """
 import ast
@@ -23,9 +23,9 @@ def rows_of(text):
 
 def selftests_of(text):
     """(program, case) of each case that the table of thc.ko names."""
-    table = text.split("| what holds | selftests |\n", 1)[1].split("\n\n", 1)[0]
+    table = text.split("| protection | selftests |\n", 1)[1].split("\n\n", 1)[0]
     for line in table.splitlines()[1:]:
-        _who, _holds, named = (cell.strip() for cell in line.strip("|").split("|"))
+        _who, _protection, named = (cell.strip() for cell in line.strip("|").split("|"))
         for of_one in named.split(";"):
             program, cases = of_one.split(":")
             for case in cases.split(","):
