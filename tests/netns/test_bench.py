@@ -28,7 +28,7 @@ def bench__reports_every_promise():
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([sys.executable, RUN, "--quick", "--repeats", "1",
                                "--output", folder],
-                              capture_output=True, text=True, timeout=150)
+                              capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         with open(os.path.join(folder, "bench.json"), encoding="utf-8") as f:
             result = json.load(f)
@@ -79,7 +79,7 @@ def bench_flood__reports_every_promise():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "flood.json")
         done = subprocess.run([sys.executable, FLOOD, "--turns", "1", "--joins", "2", "--reduces",
-                               "1", "--output", path], capture_output=True, text=True, timeout=150)
+                               "1", "--output", path], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         with open(path, encoding="utf-8") as f:
             result = json.load(f)
@@ -121,7 +121,7 @@ def bench_rate__sends_the_bits_that_it_says():
         path = os.path.join(folder, "rate.json")
         done = subprocess.run([sys.executable, RATE, "--tasks", "perceptron", "--mebibytes", "1",
                                "--warm-up", "2", "--repeats", "2", "--json", "--output", path],
-                              capture_output=True, text=True, timeout=150)
+                              capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         result = json.loads(done.stdout)
         with open(path, encoding="utf-8") as f:
