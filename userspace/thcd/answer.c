@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * From a finished slot to datagrams. In XDP mode the slot is a mmapped map
- * value that the kernel may reopen at any time and user space takes no lock:
- * generation and lanes are copied, then the generation is looked at again. If the
- * generation is gone by then all workers have its result (slot.h says why) or
- * learn by STALE that they do not; nothing is sent.
+ * Sends the result of a finished slot. In XDP mode the slot is a value of a mmapped map: the kernel
+ * may reopen it at any time, and user space cannot take its lock. So thcd copies generation and
+ * lanes, then checks the generation again. If the generation is gone by then, thcd sends nothing:
+ * all workers have its result (slot.h says why) or learn by STALE that they do not.
  */
 #include <string.h>
 
@@ -25,7 +24,7 @@ static bool done(const struct thc_slot *s, const struct thc_generation *g, u32 e
 	return s->epoch == epoch && g->number == generation && thc_generation_done(g);
 }
 
-/* False: it is not there any more. */
+/* Copies a finished generation; false: the slot has moved on. */
 static bool take(struct thcd *d, u16 job_id, u32 slot, u32 generation, struct result *out)
 {
 	const struct thc_job *job = &d->job[job_id];

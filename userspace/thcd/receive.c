@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * From socket to packet: batches of recvmmsg(), the path and the ECN mark of
- * each datagram, and who takes it.
+ * Receives datagrams in batches of recvmmsg(), reads the path and the ECN mark of each, and hands
+ * it to the software aggregator or to joining.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -29,8 +29,8 @@ struct batch {
 	u8			frame[IN_BATCH][FRAME_BYTES] __attribute__((aligned(8)));
 };
 
-/* XDP takes data on its interface; what is here came in elsewhere, and is lost.
- * Said at the first packet, and ever more rarely.
+/* XDP takes the data that comes through its interface. Data at a socket came by another way, and is
+ * lost: thcd says so at packet 1, 2, 4, 8 and so on.
  */
 static void past_xdp(struct thcd *d, const struct thc_path *path)
 {
@@ -46,8 +46,8 @@ static void past_xdp(struct thcd *d, const struct thc_path *path)
 		d->interface, n == 1 ? "was" : "were");
 }
 
-/* Where XDP takes data, what comes here is not answered. XDP has counted what it passed on:
- * only the rest is counted.
+/* In XDP mode data at a socket is not answered. XDP has counted the packets that it passed on, so
+ * only the others are counted here.
  */
 static void beside_xdp(struct thcd *d, const struct thc_packet *p, struct thc_reaction r)
 {
@@ -107,7 +107,7 @@ static u32 value_of(struct cmsghdr *c)
 	return value;
 }
 
-/* @ttl: out: what is left of it */
+/* True: the packet was marked CE. @ttl: out: its TTL on arrival */
 static bool read_control(struct thcd *d, struct thcd_socket *s, struct msghdr *m, u8 *ttl)
 {
 	struct cmsghdr *c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Answers that XDP cannot send, since it cannot copy a packet: generic XDP relays them to us. */
+/* Sends answers for generic XDP, which cannot copy a packet and relays them to us. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@
  */
 #define RELAY_BATCH	256
 
-/* XDP sees packets before the kernel refuses those from addresses that no other host can have: an
- * answer to one would go to somebody on this host.
+/* XDP sees packets before the kernel drops those from addresses that no other host can have: an
+ * answer to such an address would reach a program of this host.
  */
 static void put_header(struct thcd *d, const struct thc_relay *r)
 {
@@ -24,7 +24,7 @@ static void put_header(struct thcd *d, const struct thc_relay *r)
 		d->counters.unsent++;
 }
 
-/* Of the turn under way. */
+/* Answers taken in this turn. */
 static unsigned int taken;
 
 static void relay(struct thcd *d, const void *data, size_t size)

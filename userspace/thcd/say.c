@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How the daemon speaks: sentences about errors, lines on stderr, and the
- * clock both are limited by.
+ * Sentences about errors, lines on stderr with their limit, and the monotonic clock.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +43,7 @@ void thcd_say(const char *format, ...)
 	fprintf(stderr, "thcd: %s\n", line);
 }
 
-/* The record of such a line, a new one if there is none. */
+/* The record of @line; if there is none, a new one in the place of the oldest. */
 static struct thcd_said *said(struct thcd_limit *l, const char *line)
 {
 	struct thcd_said *s;

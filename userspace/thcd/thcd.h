@@ -35,7 +35,7 @@ struct thcd_error {
 /* Fills in the sentence and returns -1. */
 int thcd_fail(struct thcd_error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* clang's analyser sees one file at a time, and would think that it may return 0. */
+/* clang's analyser sees one file at a time and would assume that thcd_fail() may return 0. */
 #ifdef __clang_analyzer__
 #define thcd_fail(...) (thcd_fail(__VA_ARGS__), -1)
 #endif
@@ -46,9 +46,9 @@ void thcd_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define THCD_SAID	16
 
 /**
- * struct thcd_said - a line that was said
- * @at_ms: when; 0: never
- * @more: so many equal ones have been left out since
+ * struct thcd_said - a line on stderr, kept to limit its repetition
+ * @at_ms: when the line was printed last (monotonic), 0: never
+ * @more: equal lines left out since then
  */
 struct thcd_said {
 	uint64_t	at_ms;
@@ -57,10 +57,10 @@ struct thcd_said {
 };
 
 /**
- * struct thcd_limit - what one place in the program has said
- * @second: the one under way
- * @lines: of it
- * @said: the last ones that differ, the oldest at @next
+ * struct thcd_limit - the limit of one call of thcd_say_limited()
+ * @second: the second (monotonic) that @lines counts
+ * @lines: lines of @second, printed or beyond the rate
+ * @said: the last different lines, the oldest at @next modulo THCD_SAID
  */
 struct thcd_limit {
 	uint64_t		second;
@@ -69,14 +69,14 @@ struct thcd_limit {
 	struct thcd_said	said[THCD_SAID];
 };
 
-/* A line that was said is left out for so long, and then says how often it was. */
+/* For this time an equal line is left out; the next one printed tells how often that was. */
 #define THCD_SAY_AGAIN_MS	10000
 
 bool thcd_say_within(struct thcd_limit *l, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* For what remote hosts can cause; false: left out. Each place has a limit of its own, so that
- * nobody silences another one.
+/* For lines that remote hosts can cause. Returns false if the line was left out. Each call has a
+ * limit of its own, so that a flood at one call does not silence another.
  */
 #define thcd_say_limited(...) \
 	({ \
@@ -106,7 +106,7 @@ struct thcd_socket {
 struct thcd_xdp;
 struct ring_buffer;
 
-/* Everything. Arrays are maps (XDP) or plain memory (software). */
+/* The daemon's state. Arrays are maps (XDP) or plain memory (software). */
 struct thcd {
 	struct thc_job		*job;		/* THC_JOBS_MAX */
 	struct thc_seals	*seals;		/* THC_JOBS_MAX */
@@ -117,8 +117,8 @@ struct thcd {
 	u32			slots;
 	u16			port;
 	bool			software;
-	bool			kept;		/* the jobs live on from a daemon that died */
-	bool			adopted;	/* XDP as root prepared it: not ours to change */
+	bool			kept;		/* jobs continue from a dead thcd's pins */
+	bool			adopted;	/* root prepared XDP: thcd only uses it */
 	bool			detached;	/* our XDP program is not on the interface now */
 	u8			welcome_flags;	/* in every WELCOME of this mode */
 	bool			verbose;
@@ -128,8 +128,8 @@ struct thcd {
 	const char		*instance;
 	const char		*interface;
 	char			privileges[96];	/* capabilities left, or "none" */
-	struct thc_stats	stats;		/* software mode: all; else what we add */
-	struct thc_bucket	strangers;	/* JOINs that no job admits */
+	struct thc_stats	stats;		/* software: all; XDP: what thcd sent */
+	struct thc_bucket	strangers;	/* limits JOINs that no job admits */
 	struct thc_bucket	joins[THC_JOBS_MAX][THC_RANKS_MAX];
 	struct thc_bucket	leaves[THC_JOBS_MAX][THC_RANKS_MAX];
 	struct thcd_secret	secret;		/* of challenges */
