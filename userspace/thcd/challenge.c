@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A challenge is BLAKE2s of all that it stands for, keyed with thcd's secret. The number of the
- * minute is hashed with it, so that each minute has a secret of its own and none has to be kept.
+ * A challenge is the BLAKE2s hash of struct hashed, keyed with thcd's secret. The hash includes the
+ * number of the minute: a challenge expires although thcd keeps no list of challenges.
  */
 #include <thc/blake2s.h>
 #include <thc/wire/nonce.h>
 
 #include "challenge.h"
 
-/* The bytes that are hashed: without padding, so that none is there by chance. */
+/* The bytes that are hashed. There is no padding, whose content would be undefined. */
 struct hashed {
 	u64		minute;
 	struct thc_addr	addr;
@@ -51,7 +51,7 @@ void thcd_challenge_make(u8 out[THC_CHALLENGE_BYTES], const struct thcd_secret *
 	make(out, secret, c, now_ms / THCD_CHALLENGE_MS);
 }
 
-/* Takes one time, right or wrong. */
+/* Takes constant time, so that its duration does not tell which byte differs. */
 static bool equal(const u8 *a, const u8 *b)
 {
 	u8 differs = 0;

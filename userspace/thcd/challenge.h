@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What thcd asks of whoever wants to change a job by a JOIN: to say it again with 16 bytes that
- * only thcd can make. They stand for the JOIN and for the state that it would change, so that a
- * recorded JOIN is worth nothing once anything has changed, and thcd keeps nothing of a JOIN that
- * it only challenges. Pure functions; who needs a challenge is join.c's.
+ * A challenge: 16 bytes that only thcd can make, and that a worker has to repeat in a second JOIN
+ * before its JOIN changes the job. A challenge holds for one JOIN and for the state which that JOIN
+ * would change: a recorded JOIN is worthless once anything has changed, and thcd remembers no JOIN
+ * that it only challenges. Pure functions; join.c decides which JOIN needs a challenge.
  */
 #ifndef THCD_CHALLENGE_H
 #define THCD_CHALLENGE_H
@@ -15,19 +15,19 @@
 /* A challenge is made for a minute and counts in the next one, too. */
 #define THCD_CHALLENGE_MS	60000
 
-/* Drawn when thcd starts, and kept to itself: a challenge of a thcd before this one is none. */
+/* Drawn at each start and never stored: challenges of an earlier thcd are invalid. */
 struct thcd_secret {
 	u8	bytes[THC_KEY_BYTES];
 };
 
 /**
- * struct thcd_challenged - who asks, and the state of the rank that it would change
+ * struct thcd_challenged - a JOIN, and the state of the rank that the JOIN would change
  * @path: where the JOIN came from
- * @nonce: of the JOIN
- * @entered: nonce that the rank has joined this epoch with last, NULL: it has not joined it
- * @epoch: of the job
- * @job: its number
- * @rank: the one that the JOIN is about
+ * @nonce: the JOIN's nonce
+ * @entered: nonce of the rank's last joining of this epoch, NULL: it has not joined
+ * @epoch: the job's epoch
+ * @job: the job's number
+ * @rank: the rank that the JOIN asks for
  * @left: the rank has left this epoch since
  */
 struct thcd_challenged {
@@ -40,11 +40,11 @@ struct thcd_challenged {
 	bool			left;
 };
 
-/* @now_ms: of a clock that does not go back. */
+/* Makes the challenge for @c. @now_ms: monotonic */
 void thcd_challenge_make(u8 out[THC_CHALLENGE_BYTES], const struct thcd_secret *secret,
 			 const struct thcd_challenged *c, u64 now_ms);
 
-/* Is @said what thcd made of this, in this minute or the one before? */
+/* Is @said the challenge for @c, of this minute or of the one before? */
 bool thcd_challenge_is(const u8 said[THC_CHALLENGE_BYTES], const struct thcd_secret *secret,
 		       const struct thcd_challenged *c, u64 now_ms);
 
