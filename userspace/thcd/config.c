@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The keys of a job and of the daemon: their names, what they mean and which
- * values they take. JSON is json.c's, what follows from the values plan.c's.
+ * The keys of a job and of the daemon: their names, meaning and values. json.c reads JSON, plan.c
+ * derives a job's constants from the values.
  */
 #include <math.h>
 #include <stdio.h>
@@ -231,7 +231,7 @@ static int set_fraction(double *field, const struct key *k, const char *value, s
 	return 0;
 }
 
-/* A decimal number as so many parts of 1. */
+/* Stores a decimal number in units of 1/@parts. */
 static int set_parts(u32 *field, const struct key *k, const char *value, u32 parts,
 		     struct thcd_error *e)
 {
@@ -348,7 +348,7 @@ static int set_word(char word[THCD_WORD_MAX], const struct key *k, const char *v
 	return 0;
 }
 
-/* Every user can read a command line, and a configuration is shown around. */
+/* Every user could read a key on the command line, and a configuration is often shared. */
 static int set_secret(u8 key[THC_KEY_BYTES], const char *value, struct thcd_error *e)
 {
 	if (*value != '@')

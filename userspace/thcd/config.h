@@ -12,15 +12,15 @@
 
 #include "thcd.h"
 
-/* All jobs, each with all the slots that it can have. */
+/* Slots of THC_JOBS_MAX jobs of the largest size. */
 #define THCD_SPARE_SLOTS_MAX	(THC_JOBS_MAX * THC_SLOTS_MAX)
 
 enum thcd_mode { THCD_MODE_AUTO, THCD_MODE_NATIVE, THCD_MODE_GENERIC };
 
 /* Bytes of an address or a prefix as written. */
 #define THCD_WORD_MAX	64
-/* thcd_job_wish.rate: a third of the bits of the table, up and down, where that is faster; what a
- * job that asks for no table has.
+/* thcd_job_wish.rate: aim at a third of the table's bits, up and down together, where that is
+ * faster. The default of a job that asks for no table.
  */
 #define THCD_RATE_AUTO	1
 
@@ -31,8 +31,8 @@ enum thcd_table_wish { THCD_TABLE_AUTO, THCD_TABLE_UNIFORM, THCD_TABLE_LIST };
  * struct thcd_job_wish - a job as written; 0 or an empty text: not given
  * @given: bit per key, in the order of the key table of config.c
  * @clamp: p, the fraction of coordinates that are clamped
- * @table_clamp: p as the table's file has it, 0: the table is of no file
- * @feedback: ranks add to a gradient what its compression lost the last time
+ * @table_clamp: p from the table's file, 0: the table is from no file
+ * @feedback: choose the table for ranks with error feedback
  */
 struct thcd_job_wish {
 	u64			given;
@@ -45,7 +45,7 @@ struct thcd_job_wish {
 	u32			granularity;
 	u32			scheme;		/* enum thc_scheme_id */
 	u32			precision;	/* bits of fixed point, 0: exact */
-	u32			grain;		/* 0: 1 */
+	u32			grain;		/* 0: not given, so 1 */
 	u32			sketch;		/* THC_SCHEME_F_SKETCH, _COUPLED */
 	u32			sum_width;
 	u32			rate;		/* thousandths of a bit, 0: fixed, or _AUTO */
@@ -93,10 +93,10 @@ struct thcd_config {
 	bool			software;
 	bool			no_simd;
 	bool			fresh;
-	bool			force;		/* start though no round could end */
-	bool			prepare;	/* for user @heir, and end */
-	bool			discard;	/* what an instance left, and end */
-	uid_t			heir;		/* 0: whoever runs thcd */
+	bool			force;		/* start even if every round would time out */
+	bool			prepare;	/* prepare XDP for @heir, then exit */
+	bool			discard;	/* remove what a dead thcd left, then exit */
+	uid_t			heir;		/* user of --prepare, 0: none */
 	bool			verbose;
 	int			ready_fd;	/* -1: a line on stdout */
 	u32			jobs;
@@ -108,11 +108,11 @@ void thcd_config_init(struct thcd_config *c);
 /* The wish before any key: defaults. */
 void thcd_job_wish_init(struct thcd_job_wish *w);
 
-/* Sets one key of a job; `prefix` and `shards` add one. Returns 0, or -1 with a sentence. */
+/* Sets one key of a job; `prefix` and `shards` add to a list. Returns 0, or -1 with a sentence. */
 int thcd_job_wish_set(struct thcd_job_wish *w, const char *key, const char *value,
 		      struct thcd_error *e);
 
-/* Is @key one that adds to a list? */
+/* Does each use of @key add to a list? */
 bool thcd_job_key_is_list(const char *key);
 
 /* Was @key given? */
@@ -122,7 +122,7 @@ bool thcd_job_wish_given(const struct thcd_job_wish *w, const char *key);
 int thcd_config_set(struct thcd_config *c, const char *key, const char *value,
 		    struct thcd_error *e);
 
-/* Name of the next setting from the @at-th on that differs, as in the file; NULL: no other does. */
+/* Name, as in the file, of the next setting that differs, NULL: none. @at: where to go on */
 const char *thcd_config_difference(const struct thcd_config *a, const struct thcd_config *b,
 				   unsigned int *at);
 
@@ -134,13 +134,13 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 int thcd_config_text(struct thcd_config *c, const char *name, const char *text,
 		     struct thcd_error *e);
 
-/* Decimal or 0x; no sign, no blanks, nothing behind it. */
+/* Parses a decimal number, or one with 0x; no sign, no blanks, nothing after it. */
 int thcd_number_parse(const char *text, u64 *out);
 /* Parses a numeric address; returns its family or -1. */
 int thcd_addr_parse(const char *text, struct thc_addr *addr);
 
-/* The key in file @name; one without a slash is looked for among systemd's credentials. Warns if
- * every user can read it.
+/* Reads the key in file @name. A name without a slash is looked up in the directory of systemd's
+ * credentials, if thcd has one. Warns if every user can read the file.
  */
 int thcd_secret_read(const char *name, u8 key[THC_KEY_BYTES], struct thcd_error *e);
 
@@ -149,7 +149,7 @@ int thcd_secret_read(const char *name, u8 key[THC_KEY_BYTES], struct thcd_error 
  */
 int thcd_table_read(struct thcd_job_wish *w, const char *path, struct thcd_error *e);
 
-/* How thcd goes on after the command line was read; thcd_fail() returns the last one. */
+/* What thcd does after reading the command line; thcd_fail() returns THCD_BAD. */
 enum thcd_start { THCD_RUN = 0, THCD_DONE = 1, THCD_BAD = -1 };
 
 /**

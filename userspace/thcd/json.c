@@ -16,7 +16,7 @@
 
 /* A configuration is small; more is a mistake. */
 #define FILE_MAX_BYTES	(1 << 20)
-/* Integers beyond it are not exact in JSON. */
+/* Larger integers are not exact in JSON. */
 #define EXACT_MAX	9007199254740992.0
 
 /* The value that is being read, for sentences that say where a mistake is. */
@@ -282,7 +282,7 @@ int thcd_config_file(struct thcd_config *c, const char *name, struct thcd_error 
 
 	if (!f)
 		return thcd_fail(e, "cannot read %s: %s", name, strerror(errno));
-	/* what has been opened has a name of a path's length at most */
+	/* fopen() takes no name longer than PATH_MAX */
 	snprintf(c->file, sizeof(c->file), "%s", name);
 	text = calloc(1, FILE_MAX_BYTES + 1);
 	n = text ? fread(text, 1, FILE_MAX_BYTES + 1, f) : 0;

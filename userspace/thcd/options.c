@@ -164,7 +164,7 @@ static enum thcd_start look(struct thcd_config *c, int argc, char **argv, bool f
 					 argv[optind - 1]);
 		if (seen & 1ULL << (opt & 63) && !strchr(repeated, opt))
 			return thcd_fail(e, "option -%c is given twice: which one?", opt);
-		/* those of the file give way to all that are given here */
+		/* the first --listen discards the addresses of the file */
 		if (!file && opt == 'l' && !(seen & 1ULL << ('l' & 63)))
 			forget_listens(c);
 		seen |= 1ULL << (opt & 63);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A job's secret key out of its file, which a service manager can hand over as a credential. What
- * a file of a key looks like is libthc's to know.
+ * Reads a job's secret key from its file, which a service manager can hand over as a credential.
+ * libthc parses the file.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -23,7 +23,7 @@
 /* 256 levels of 25 characters are 6,400 bytes. */
 #define FILE_BYTES	16384
 
-/* Clamp fractions are one if they differ by less than this share. */
+/* Clamp fractions that differ by less than this share are equal. */
 #define SAME_FRACTION	1e-6
 
 static int read_open(int fd, const char *path, char text[FILE_BYTES + 1], struct thcd_error *e)
@@ -58,10 +58,10 @@ static int read_text(const char *path, char text[FILE_BYTES + 1], struct thcd_er
 	return err;
 }
 
-/* Below it there is no clamp fraction but 1. */
+/* Least clamp, in standard deviations: smaller ones clamp everything. */
 #define LEAST_CLAMP	1e-6
 
-/* What is written in decimal at @at; *end == @at: nothing is. */
+/* Parses a decimal number at @at; *end == @at: there is none. */
 static double decimal(const char *at, const char **end)
 {
 	size_t length = strspn(at, "0123456789.eE+-");
@@ -157,7 +157,7 @@ static int read_clamp(double *t, const char *path, struct thcd_error *e)
 	at += *at == ':';
 	at += strspn(at, " ");
 	*t = decimal(at, &end);
-	/* cut off, it would be another number */
+	/* a file that was cut off may end within the number */
 	if (end == at || !strchr(",}", *end) || !*end || !(*t > LEAST_CLAMP && *t < 16))
 		return thcd_fail(e,
 				 "table: %s: behind 'T' a number between 0 and 16 is expected, as "
@@ -174,7 +174,7 @@ static u32 named(const char *name, const char *word)
 	return at ? (u32)strtoul(at + strlen(word), NULL, 10) : 0;
 }
 
-/* What the name says has to be so. */
+/* Compares the table with the values in the file's name. */
 static int check_name(const struct thcd_job_wish *w, const char *path, struct thcd_error *e)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
