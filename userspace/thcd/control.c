@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The control socket. Requests are one word a line ("stats", "jobs", "reload"), answers
- * one JSON object a line. The socket belongs to the daemon's user, and to a group whose
- * members may ask; what changes anything is for root and for the daemon's user. A client
- * that does not read is dropped, not waited for.
+ * The control socket. A request is one word on a line ("stats", "jobs", "reload"), an answer one
+ * JSON object on a line. The socket belongs to the daemon's user and to a group whose members may
+ * ask; only root and the daemon's user may change anything. thcd does not wait for a client that
+ * does not read: it drops the client.
  */
 #include <errno.h>
 #include <grp.h>
@@ -21,10 +21,12 @@
 
 #define REQUEST_MAX	64
 
-/* A client that could not be taken (no file free) stays readable: it must not keep us busy. */
+/* If accept4() fails (no file descriptor), the listener stays readable: poll() leaves it out for
+ * this time, so that thcd does not spin.
+ */
 #define ACCEPT_AGAIN_MS	500
 
-/* Where it is; -1: no socket can be there. */
+/* The socket's address; -1: its path is too long. */
 static int find(const struct thcd *d, const struct thcd_config *c, struct sockaddr_un *un)
 {
 	int n;
@@ -35,7 +37,7 @@ static int find(const struct thcd *d, const struct thcd_config *c, struct sockad
 	return n < 0 || n >= (int)sizeof(un->sun_path) ? -1 : 0;
 }
 
-/* Removes the socket of a dead thcd, and nothing else. @fd: a socket of ours */
+/* Removes the socket of a dead thcd, and nothing else. @fd: socket to connect with */
 static int make_way(int fd, const struct sockaddr_un *un, struct thcd_error *e)
 {
 	struct stat st;
@@ -47,7 +49,7 @@ static int make_way(int fd, const struct sockaddr_un *un, struct thcd_error *e)
 	if (!S_ISSOCK(st.st_mode))
 		return thcd_fail(e, "%s is there, and no socket: give another --control PATH",
 				 un->sun_path);
-	/* one that answers belongs to a living thcd, and one that has no time, too */
+	/* a living thcd accepts, or has a full backlog (EAGAIN) */
 	if (!connect(fd, (const struct sockaddr *)un, sizeof(*un)) || errno == EAGAIN) {
 		thcd_fail(e, "another thcd serves %s; stop it, or give --instance NAME",
 			  un->sun_path);
@@ -57,7 +59,7 @@ static int make_way(int fd, const struct sockaddr_un *un, struct thcd_error *e)
 	return 0;
 }
 
-/* Members of a group need to come through, whatever root's umask is. */
+/* Members of the group have to get through the directory, whatever root's umask is. */
 static int make_run_dir(void)
 {
 	if (!mkdir(THC_RUN, 0755))
@@ -65,8 +67,8 @@ static int make_run_dir(void)
 	return errno == EEXIST ? 0 : -1;
 }
 
-/* Members of the group may ask. The one that is there by default may be there by chance, and
- * a thcd of a plain user need not be a member.
+/* Gives the socket to the group. Only a group that the operator names has to exist and take it: the
+ * default group may be there by chance, and a plain user need not be its member.
  */
 static int admit_group(const struct thcd_control_state *s, const char *name, struct thcd_error *e)
 {
@@ -278,8 +280,8 @@ static void serve(struct thcd_control_state *s, const struct thcd *d, int fd, bo
 	free(text);
 }
 
-/* A member of the group who connects and says nothing must not keep others out: a place that
- * is free, or that of whoever among them has been silent for longest. -1: root has all.
+/* Returns a free place, else that of the untrusted client that connected first: silent members of
+ * the group must not keep others out. -1: trusted clients have all places.
  */
 static int find_place(const struct thcd_control_state *s)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The control socket: one request a line, one JSON object a line back. And what it can ask for,
- * as SIGHUP does: reading the configuration again while jobs run.
+ * The control socket: a request is one line, its answer a JSON object on one line. And the reload
+ * that the socket or SIGHUP asks for: thcd reads its configuration again while jobs run.
  */
 #ifndef THCD_CONTROL_H
 #define THCD_CONTROL_H
@@ -14,16 +14,16 @@
 
 #define THCD_CONTROL_CLIENTS	8
 
-/* The group whose members may ask, where it exists. */
+/* Members of this group may use the control socket, if the group exists. */
 #define THCD_CONTROL_GROUP	"thc"
 
 /**
- * struct thcd_control_state - the socket and who talks through it
- * @since: when a client came, in the order of clients
+ * struct thcd_control_state - the listening socket and its clients
+ * @since: each client's serial number, from @clients: the lowest connected first
  * @trusted: the client is root, or thcd's own user
- * @again_ms: no client is taken before; 0: none could not be taken
- * @reload: carries out "reload" and adds the lines that it says to @said; false: the file
- *	could not be taken
+ * @again_ms: no accept4() before this time (monotonic), since the last one failed
+ * @reload: carries out "reload" and adds its lines to @said; false: something could not be
+ *	changed
  */
 struct thcd_control_state {
 	int		listener;
@@ -39,20 +39,20 @@ struct thcd_control_state {
 
 /**
  * thcd_control_open() - make the socket
- * @s: zeroed, but for .listener, -1, .reload and .context
- * @c: its path, else the instance's, and its group, else THCD_CONTROL_GROUP, if it exists
+ * @s: zeroed except .listener (-1), .reload and .context
+ * @c: path and group; default: the instance's path, and THCD_CONTROL_GROUP if it exists
  *
- * Returns -EADDRINUSE if another thcd has it.
+ * Returns 0, -EADDRINUSE if another thcd has the socket, or -1.
  */
 int thcd_control_open(struct thcd_control_state *s, const struct thcd *d,
 		      const struct thcd_config *c, struct thcd_error *e);
 /* Removes the socket that a dead thcd has left there; false: there was none. */
 bool thcd_control_discard(const struct thcd *d, const struct thcd_config *c);
-/* Clients stay connected until thcd ends. */
+/* Removes the socket. Clients stay connected until thcd ends. */
 void thcd_control_close(struct thcd_control_state *s);
 
-/* Fills @p (1 + THCD_CONTROL_CLIENTS entries) for poll(), shortens its @wait (ms, -1: for
- * ever) if need be, and serves it after.
+/* thcd_control_poll() fills @p (1 + THCD_CONTROL_CLIENTS entries) for poll() and shortens @wait
+ * (ms, -1: forever) if need be; thcd_control_serve() handles the events.
  */
 int thcd_control_poll(const struct thcd_control_state *s, struct pollfd *p, int *wait);
 void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, const struct pollfd *p);
@@ -60,9 +60,10 @@ void thcd_control_serve(struct thcd_control_state *s, const struct thcd *d, cons
 /**
  * thcd_reload() - add and remove jobs as the file now says
  * @was: what thcd was started with; @argc, @argv: its command line
- * @said: list that gets what is said, or NULL
+ * @said: list that takes the printed lines, or NULL
  *
- * No job that a rank is in ends or changes, and a file with an error changes nothing: false.
+ * Of a job that has ranks in it only the prefixes change. A file with an error changes nothing.
+ * Returns false if something could not be changed.
  */
 bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char **argv, cJSON *said);
 
