@@ -8,18 +8,17 @@
  *   member   port is the member's valid mark: it is cleared, the address is
  *            written, the port is set again. A packet that comes in between
  *            is dropped and sent again by its worker.
- *   keys     those of the next epoch lie beside this one's, since its number's last
- *            bit is another, and are written before it.
- *   epoch    written last. The member that restarts an epoch is entered
- *            before, which can only refuse packets of its dead incarnation;
- *            the others' packets still belong to the old epoch and count
- *            there. When the new number shows, everything it stands for does.
- *            Until all ranks joined it nobody sends data with it.
+ *   keys     the last bit of an epoch's number selects its keys, so those of the next
+ *            epoch lie beside the current ones. They are written before the number.
+ *   epoch    written last: a CPU that reads the new number sees all that belongs
+ *            to it. The member that restarts an epoch is entered before, which
+ *            can only refuse packets of its dead incarnation; packets of other
+ *            members still count in the old epoch. No rank sends data of the new
+ *            epoch until all ranks have joined it.
  *   active   written last when a job is created.
  *
- * Only the daemon writes these fields; XDP writes nothing here but a member's
- * MAC address, VLAN tag, when it was told that its epoch is over, and the tokens
- * of its JOINs and LEAVEs.
+ * Only the daemon writes these fields. XDP writes a member's mac, vlan, tagged,
+ * told_at, joins and leaves, and nothing else.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -36,10 +35,10 @@
 
 #define publish(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 
-/* The clock, so that packets of a dead aggregator's epochs are not taken for
- * ours: in sixteenths of a second, for a service manager restarts a daemon
- * within one; never 0, which is what an unused slot holds. If the clock was set
- * back since, the first rank to join again tells us: thcd_job_is_behind().
+/* The first epoch is the clock's time, so that packets of a dead aggregator's epochs do not count
+ * in ours: in 1/16 s, since a service manager may restart thcd within a second; never 0, which an
+ * unused slot holds. If the clock was set back, the first rank that rejoins shows it:
+ * thcd_job_is_behind().
  */
 static u32 first_epoch(void)
 {
@@ -51,7 +50,7 @@ static u32 first_epoch(void)
 	return now ? now : 1;
 }
 
-/* Salts follow from a number that is drawn once, so that a session can begin at any time. */
+/* Salts derive from a number drawn once, so that no session waits for random numbers. */
 static struct {
 	u8	from[THC_KEY_BYTES];
 	u64	drawn;
@@ -184,7 +183,7 @@ void thcd_job_enter(struct thc_job *job, u8 rank, const struct thc_path *path)
 	publish(job->joined, job->joined | 1ULL << rank);
 }
 
-/* The one behind @epoch whose keys lie beside those of the job's; 0 is none. */
+/* The next epoch after @epoch that is not 0, and whose keys do not replace those of the job. */
 static u32 epoch_after(const struct thc_job *job, u32 epoch)
 {
 	do {

@@ -9,20 +9,18 @@
  *	JOIN of a rank that left		epoch + 1, with this rank alone inside
  *	JOIN with the nonce it had before	refused: two workers claim the rank
  *
- * What has an effect needs a challenge (challenge.h), so that only who is there now, and knows the
- * job's key, brings it about: a recorded JOIN is answered by a challenge, and that is all. The
- * fifth line is not for recorded JOINs, which the challenge turns away. Two live workers with one
- * rank answer challenges both, and would end each other's epoch in turns until their time is over:
- * so the first one is refused, and its user is told why.
+ * A JOIN with an effect needs a challenge (challenge.h), which proves that its sender is live and
+ * knows the job's key. A recorded JOIN is answered by a challenge and changes nothing. The fifth
+ * line is for two live workers with one rank: both answer challenges, and would end each other's
+ * epoch in turns until they time out. So the first worker is refused, and its user is told why.
  *
- * Who was in the epoch that ends is sent a challenge that it has not asked for: while it waits for
- * other aggregators of its job, it joins anew at once.
+ * When a JOIN ends an epoch, the other ranks of that epoch get a challenge that they have not asked
+ * for: a rank that still waits for other aggregators of its job joins anew at once.
  *
- * An epoch is ready when all ranks are in and it is settled how answers
- * travel: by multicast if all hear the group, by fanout if one does not for a
- * second. It stays ready when ranks leave, for a WELCOME that says so may have
- * been lost. A rank that leaves before its epoch is ready counts as never joined, but for its
- * challenge: the nonce that it came with is not the first of this epoch any more.
+ * An epoch is ready when all ranks are in and the way of answers is settled: multicast if all ranks
+ * hear the group, fanout if one does not within a second. The epoch stays ready when ranks leave,
+ * for a WELCOME with READY may have been lost. A rank that leaves before its epoch is ready counts
+ * as never joined, but the challenge of its next JOIN includes the nonce of the joining that ended.
  */
 #include <string.h>
 

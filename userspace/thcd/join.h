@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Joining and leaving: pure functions over a job and what the daemon
- * remembers of it, for XDP and software mode alike. Sockets are welcome.c's.
+ * Joining and leaving: pure functions over a job and its record, for XDP and software mode.
+ * welcome.c has the packets.
  */
 #ifndef THCD_JOIN_H
 #define THCD_JOIN_H
@@ -12,20 +12,20 @@
 
 /* Milliseconds until fanout, if all ranks have joined but not all hear the group. */
 #define THCD_HEARD_MS	1000
-/* A JOIN of a rank that is in already is answered once in so many ms: it may be recorded. */
+/* A JOIN of a rank that has joined may be a recorded one: it gets one answer in this time. */
 #define THCD_ANSWER_MS	10
 
 /**
  * struct thcd_join_result - the outcome of a JOIN
  * @refusal: why the worker is not admitted
- * @challenged: nothing has changed, and @challenge is the answer
- * @answered: the rank is in already, and was told so a moment ago: there is no answer
- * @restarted: the rank did, so the epoch was raised
- * @behind: the rank was in an epoch of an aggregator before this one that was
- *	not older than this one's: it was raised for that
- * @ready: rounds may start since this JOIN; tell all ranks
+ * @challenged: the JOIN has changed nothing; @challenge is the answer
+ * @answered: the rank had joined before and was just told so: send no answer
+ * @restarted: the rank had joined before and joins anew: a new epoch has begun
+ * @behind: the rank's last epoch, of an earlier aggregator, was not older than the job's: a
+ *	new epoch has begun
+ * @ready: this JOIN made the epoch ready: tell all ranks
  * @fallback: the job gave up multicast with this JOIN
- * @others: the ranks, but for this one, that were in the epoch that this JOIN has ended
+ * @others: the other ranks of the epoch that this JOIN has ended
  */
 struct thcd_join_result {
 	enum thc_refusal	refusal;
@@ -40,14 +40,14 @@ struct thcd_join_result {
 };
 
 /**
- * struct thcd_joining - what a JOIN says
- * @path: where it came from
+ * struct thcd_joining - the content of a JOIN
+ * @path: its source
  * @nonce: of this joining
- * @challenge: what thcd has asked of it; with @heard the salt of the epoch that it is in
- * @last: the epoch of the job that it was in last, 0: none it knows
- * @offers: seals that it can do, THC_OFFER_SEAL()
- * @rank: the one that the worker wants to be
- * @heard: it has heard a WELCOME on the group address
+ * @challenge: thcd's challenge; with @heard the salt of the worker's epoch
+ * @last: the worker's last epoch of the job, 0: it knows none
+ * @offers: seals that the worker supports, THC_OFFER_SEAL()
+ * @rank: the rank that the worker claims
+ * @heard: the worker has heard a WELCOME on the group address
  */
 struct thcd_joining {
 	const struct thc_path	*path;
@@ -61,16 +61,16 @@ struct thcd_joining {
 
 /**
  * thcd_join() - a worker wants to be a rank
- * @job: whose key the JOIN is sealed by
+ * @job: the job; its key seals the JOIN
  * @seals: the job's
- * @secret: by which its challenges are made
+ * @secret: key of challenges
  */
 struct thcd_join_result thcd_join(struct thc_job *job, struct thc_seals *seals,
 				  struct thcd_record *r, const struct thcd_joining *j,
 				  const struct thcd_secret *secret, u64 now_ms);
 
-/* What thcd asks of a rank whose epoch another one's JOIN has ended; @j: the JOIN that the rank may
- * send, which has not come.
+/* Makes the challenge for a rank whose epoch another rank's JOIN has ended. @j: the JOIN that the
+ * rank is to send
  */
 void thcd_ask_again(u8 out[THC_CHALLENGE_BYTES], const struct thc_job *job,
 		    const struct thcd_record *r, const struct thcd_joining *j,
@@ -78,15 +78,15 @@ void thcd_ask_again(u8 out[THC_CHALLENGE_BYTES], const struct thc_job *job,
 
 /**
  * thcd_leave() - a rank is done
- * @nonce: of the joining that ends; another than the rank's is one that has ended already
+ * @nonce: of the joining that ends; a LEAVE with another nonce is too old
  *
- * The caller has checked thc_admit_rank(). Returns true if it was a member.
+ * The caller has checked thc_admit_rank(). Returns true if the rank was a member.
  */
 bool thcd_leave(struct thc_job *job, struct thcd_record *r, u8 rank, const u8 *nonce);
 
-/* A JOIN, of whoever may have sent it, or a LEAVE that thc_admit_rank() admits; form, length
- * and tag are good. Returns the drop reason it is counted under in software mode, or
- * THC_DROP_NONE.
+/* Handles a JOIN from anybody, or a LEAVE that thc_admit_rank() admits. The caller has checked form
+ * and length, and the tag if the packet names the job's key. Returns the drop reason that software
+ * mode counts, or THC_DROP_NONE.
  */
 enum thc_drop_reason thcd_join_or_leave(struct thcd *d, const struct thc_hdr *h,
 					const void *payload, const struct thc_path *path);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * JOIN and LEAVE as packets, and what answers them: a CHALLENGE, or WELCOMEs, to the worker
- * and, so that it learns whether multicast reaches it, to the group. What
- * joining means is join.c's.
+ * Handles the packets JOIN and LEAVE, and answers a JOIN: by a CHALLENGE, or by WELCOMEs to the
+ * worker and to the group, so that the worker learns whether multicast reaches it. join.c decides
+ * what a JOIN does.
  */
 #include <string.h>
 
@@ -72,7 +72,7 @@ void thcd_spec_fill(struct thc_spec *s, const struct thc_job *job, const struct 
 	memcpy(s->salt, r->salt, sizeof(s->salt));
 }
 
-/* The header of what answers @request, not sealed yet. */
+/* The header of an answer to @request, not sealed yet. */
 static struct thc_hdr header(u8 op, const struct thc_hdr *request)
 {
 	return (struct thc_hdr){
@@ -83,8 +83,8 @@ static struct thc_hdr header(u8 op, const struct thc_hdr *request)
 	};
 }
 
-/* Sends a CHALLENGE or WELCOME, sealed by the key of @plan, NULL: by none that a stranger could
- * not have. @bytes: of @body.
+/* Sends a CHALLENGE or WELCOME, sealed by the key of @plan's job; without a plan or a key, by a
+ * checksum. @bytes: of @body
  */
 static void put(struct thcd *d, struct thc_hdr *h, const void *body, u32 bytes,
 		const struct thcd_plan *plan, const struct thc_end *end)
@@ -163,8 +163,9 @@ static void welcome_group(struct thcd *d, u16 job_id)
 	announce(d, job_id, &of_group, &a, &end);
 }
 
-/* Says nothing that the rank's JOIN has not said, but for the challenge, and is shorter. Who is
- * sent one without having asked was in an epoch that a JOIN has ended, which was challenged itself.
+/* A CHALLENGE has the nonce of its JOIN and the challenge, and is shorter than the JOIN. Without
+ * its own JOIN a rank gets one only when another JOIN, which was challenged itself, has ended its
+ * epoch.
  */
 static void challenge(struct thcd *d, u16 job_id, const struct thc_hdr *request,
 		      const struct thcd_joining *j, const u8 *challenge)
@@ -180,8 +181,8 @@ static void challenge(struct thcd *d, u16 job_id, const struct thc_hdr *request,
 	put(d, &h, &body, sizeof(body), &d->record[job_id].plan, &end);
 }
 
-/* Whoever was in the epoch that has ended, and waits for other aggregators, is asked to join anew
- * at once, not at its next JOIN: it would start if they got ready before.
+/* Asks the other ranks of the epoch that has ended to join anew at once, not at their next JOIN: a
+ * rank that waits for other aggregators would start if these got ready before.
  */
 static void challenge_others(struct thcd *d, u16 job_id, const struct thc_hdr *request, u64 others)
 {
@@ -206,7 +207,7 @@ static void challenge_others(struct thcd *d, u16 job_id, const struct thc_hdr *r
 	}
 }
 
-/* Native XDP makes all copies of an answer from one packet. */
+/* Native XDP makes all copies of an answer from one packet, so they have one IP version. */
 static bool fans_out_to_some(const struct thcd *d, const struct thc_job *job)
 {
 	return job->reply == THC_REPLY_FANOUT && thcd_job_is_mixed(job) &&
@@ -246,7 +247,7 @@ static void say_joined(const struct thcd *d, u16 job_id, u8 rank, const struct t
 			job_id);
 }
 
-/* @plan: of the job whose key the JOIN has, NULL: of none */
+/* @plan: of the job whose key the JOIN names, NULL: there is no such job */
 static void refuse(struct thcd *d, const struct thc_hdr *request, const struct thcd_joining *j,
 		   enum thc_refusal refusal, const struct thcd_plan *plan)
 {
@@ -342,7 +343,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 		return THC_DROP_NONE;
 	}
 	r = &d->record[job_id];
-	/* without XDP it would be told that all is well, and time out in its first round */
+	/* without XDP the worker would join, and time out in its first round */
 	if (!d->detached)
 		out = thcd_join(job, &d->seals[job_id], r, &asked, &d->secret, thcd_now_ms());
 	if (out.refusal)
@@ -352,7 +353,7 @@ static enum thc_drop_reason join(struct thcd *d, u16 job_id, struct thc_job *job
 	return THC_DROP_NONE;
 }
 
-/* Once for each address: the last 64 that were said are remembered. */
+/* Reports a worker of version 1 once for each address, of which the last 64 are remembered. */
 static void say_old(const struct thc_hdr *request, const struct thc_path *path)
 {
 	static struct thc_addr said[64];
@@ -370,7 +371,7 @@ static void say_old(const struct thc_hdr *request, const struct thc_path *path)
 		said[next++ % 64] = path->src;
 }
 
-/* A worker of version 1 is refused in its own words. It has proved nothing: seldom is enough. */
+/* Refuses a worker of version 1 in its own protocol; its JOIN proves nothing: seldom is enough. */
 static enum thc_drop_reason old_join(struct thcd *d, const struct thc_hdr *request,
 				     const struct thc_path *path)
 {
