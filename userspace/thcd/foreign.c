@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Listens to the multicast groups of the jobs, to notice another aggregator
- * that answers to one of them. The kernels of workers drop its answers by their
- * source, but have to look at them all; so the operator is told.
+ * Listens to the multicast groups of the jobs, to notice another aggregator that answers to one of
+ * them. The kernels of workers drop its answers by their source, but have to look at them all; so
+ * the operator is told.
  *
- * A group is left for a while as soon as anything was heard there, of the job's own
- * aggregators, too: how fast the other one sends does not matter then. In XDP modes our own
- * answers do not loop back (net.c). The software aggregator does not listen: as a member of
- * the group its host would receive each of its own answers.
+ * After any packet, be it from another shard of the job, thcd leaves the group for a while: how
+ * fast the other host sends does not matter then. In XDP modes our own answers do not loop back
+ * (net.c). The software aggregator does not listen: as a member of the group its host would receive
+ * each of its own answers.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,13 +16,13 @@
 
 #include "net.h"
 
-/* A group where something was heard is listened to again after this time. */
+/* Time after a packet until thcd joins its group again. */
 #define QUIET_MS	60000
 
 /* A socket of each job whose answers go to a group. */
 static struct listener {
 	int		fd;		/* -1: none */
-	uint64_t	from_ms;	/* since when to listen, UINT64_MAX: never */
+	uint64_t	from_ms;	/* when to open the socket, UINT64_MAX: done */
 } listener[THC_JOBS_MAX] = { [0 ... THC_JOBS_MAX - 1] = { .fd = -1 } };
 
 static int become_member(int fd, const struct thcd_socket *s, const struct sockaddr_storage *group)
@@ -86,7 +86,7 @@ int thcd_foreign_poll(const struct thcd *d, struct pollfd *p)
 	return THCD_FOREIGN_POLLS;
 }
 
-/* Of the job's aggregators? */
+/* Is @addr an aggregator of the job? */
 static bool is_shard(const struct thcd_plan *plan, const struct thc_addr *addr)
 {
 	u32 i;
@@ -97,7 +97,7 @@ static bool is_shard(const struct thcd_plan *plan, const struct thc_addr *addr)
 	return false;
 }
 
-/* One packet for the group of job @id. */
+/* Reads one packet that came to the group of job @id. */
 static void look_at(struct thcd *d, int id)
 {
 	const struct thcd_plan *plan = &d->record[id].plan;

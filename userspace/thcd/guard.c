@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * XDP takes packets for THC_PORT_SPAN ports, and answers from them. thcd binds all of
- * them, so that no other program of this host can send from one: workers believe what
- * comes from these ports. Nothing is read here: what XDP does not take is refused by the
- * base port's socket, or has no place in a job.
+ * XDP takes packets for THC_PORT_SPAN ports, and answers from them. thcd binds all these ports, so
+ * that no other program of this host can send from one: workers trust packets from them. thcd never
+ * reads these sockets: JOIN and LEAVE come to the base port, and data counts only if XDP takes it.
  */
 #include <errno.h>
 #include <string.h>

@@ -26,7 +26,7 @@
 #define BUFFER_BYTES	(16 << 20)
 /* A send that blocks so long is given up; the worker asks again. */
 #define SEND_TIMEOUT_MS	100
-/* So long an IPv6 address may stay tentative, and so often it is tried. */
+/* How long bind() is tried on a tentative IPv6 address, and how often. */
 #define TENTATIVE_MS	5000
 #define BIND_AGAIN_US	50000
 
@@ -79,7 +79,7 @@ int thcd_sockaddr_parse(const struct sockaddr *in, struct thc_addr *addr, u16 *p
 	return in->sa_family;
 }
 
-/* An address or a netmask of a list of interfaces; 0: it is of another family. */
+/* Reads an address or netmask of getifaddrs(); returns its family, 0: neither IPv4 nor IPv6. */
 static int of_interface(const struct sockaddr *sa, struct thc_addr *addr)
 {
 	u16 port;
@@ -96,7 +96,7 @@ static bool same_address(const struct ifaddrs *i, const struct thc_addr *addr)
 	return of_interface(i->ifa_addr, &have) && thc_addr_equal(&have, addr);
 }
 
-/* Index of the interface that carries @addr: where its group is. */
+/* Index of the interface that carries @addr, which multicast uses, too. */
 static unsigned int interface_of(const struct thc_addr *addr)
 {
 	struct ifaddrs *list, *i;
@@ -240,7 +240,7 @@ static int set_options(const struct thcd *d, struct thcd_socket *s)
 {
 	struct timeval patience = { .tv_usec = SEND_TIMEOUT_MS * 1000 };
 	struct ip_mreqn out4 = { .imr_address.s_addr = s->addr.word[3], .imr_ifindex = s->ifindex };
-	/* XDP serves no workers of this host, and foreign.c is a member of the groups */
+	/* software mode alone serves this host; with XDP foreign.c would hear looped answers */
 	int one = 1, loop = d->software, ttl = THC_TTL, ttl_group = THC_TTL_GROUP;
 	const struct {
 		int name[2];	/* of IPv4 and IPv6 */
@@ -318,8 +318,8 @@ static int one_of_each(struct thcd_error *e)
 			    "from the address that they send to alone");
 }
 
-/* An address that is new the kernel may not use before it knows that nobody else has it (RFC 4862,
- * section 5.4).
+/* The kernel refuses a new IPv6 address until it knows that no other host has it (duplicate address
+ * detection; RFC 4862, section 5.4).
  */
 static int bind_in_time(const struct thcd_socket *s, const struct sockaddr *at, socklen_t len)
 {
@@ -347,7 +347,7 @@ int thcd_net_open(struct thcd *d, const char *address, struct thcd_error *e)
 		return -1;
 	if (d->sockets && d->socket[0].family == s->family)
 		return one_of_each(e);
-	/* an address of lo is reached through the interface, and so are groups */
+	/* workers reach an address of lo, and groups, through the interface */
 	if (d->interface && s->ifindex == if_nametoindex("lo"))
 		s->ifindex = if_nametoindex(d->interface);
 	s->fd = socket(s->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -414,7 +414,7 @@ static void flush_socket(struct thcd *d, int i)
 		}
 		if (errno == EINTR)
 			continue;
-		/* the first one cannot be sent; its worker will ask again */
+		/* the first datagram cannot be sent; its worker will ask again */
 		d->counters.unsent++;
 		thcd_say_limited("an answer was not sent: %s", strerror(errno));
 		done++;
@@ -430,8 +430,8 @@ void thcd_out_flush(struct thcd *d)
 		flush_socket(d, i);
 }
 
-/* Anybody can have packets answered to a host that is not there, where they wait for it: half of
- * the room is left to sums.
+/* A forged source makes thcd answer a host that does not exist; such answers wait in the send
+ * buffer for its MAC address. Half of the buffer is reserved for sums.
  */
 static bool is_crowded(const struct thcd_socket *s)
 {

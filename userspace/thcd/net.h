@@ -24,20 +24,20 @@ int thcd_net_open_interface(struct thcd *d, const char *interface, struct thcd_e
 
 /**
  * thcd_net_subnets() - subnets that packets for our sockets come from
- * @out: out: the subnets of all addresses that the socket's interface has in the
- *	socket's family
+ * @out: out: the subnets of all addresses that the socket's interface has in the socket's
+ *	family
  *
- * A socket on any address, or on one of lo that others route to us, is reached
- * through every interface. Later calls say what the first one has found: an address that comes, or
- * is gone for a moment, changes nothing for the jobs of a reload. -1 with a sentence if there are
- * too many.
+ * A socket on any address, or on an address of lo that other hosts route to us, is reached through
+ * every interface. Later calls return the result of the first: an address that comes, or is gone
+ * for a moment, must not change the jobs of a reload. -1 with a sentence if there are too many
+ * subnets.
  */
 int thcd_net_subnets(const struct thcd *d, struct thcd_prefixes *out, struct thcd_error *e);
 
-/* Is it one that we listen on? */
+/* Does thcd listen on @addr? */
 bool thcd_is_own(const struct thcd *d, const struct thc_addr *addr);
 
-/* May a host of the network have that address? No: any, a group, loopback's, and ours. */
+/* May another host have this address? Not the unspecified address, a group, loopback, or ours. */
 bool thcd_is_hosts(const struct thcd *d, const struct thc_addr *addr);
 
 /* Index of our socket of @addr's family; -1: this aggregator cannot send to it. */
@@ -53,12 +53,12 @@ void thcd_guard_exit(void);
 
 /**
  * thcd_out_put() - queues one datagram
- * @words: 64-bit words of lanes behind the header, host order; NULL: none
- * @bytes: payload as it is, instead of @words; NULL: none
+ * @words: 64-bit words of lanes after the header, host order; NULL: none
+ * @bytes: raw payload instead of @words; NULL: none
  * @length: payload bytes
  *
- * Nothing leaves before thcd_out_flush() or a full batch. Without @words it is counted as unsent
- * where much waits already: whoever it is for asks again.
+ * Nothing is sent before thcd_out_flush() or a full batch. If the send buffer is half full, a
+ * datagram without @words is dropped and counted as unsent: its receiver asks again.
  */
 void thcd_out_put(struct thcd *d, const struct thc_addr *addr, u16 port, const struct thc_hdr *h,
 		  const u64 *words, const void *bytes, u32 length);
@@ -70,23 +70,25 @@ void thcd_answer_all(struct thcd *d, u16 job_id, u32 slot, u32 generation);
 /* Sends the answer of a finished generation again, to one rank. */
 void thcd_answer_one(struct thcd *d, u16 job_id, u32 slot, u32 generation, u8 rank);
 
-/* Takes what is waiting on socket @i, at most a few batches: JOIN and LEAVE when XDP takes the
- * rest.
+/* Receives from socket @i, at most a few batches. If XDP takes the data, JOIN and LEAVE arrive
+ * here.
  */
 void thcd_receive(struct thcd *d, int i);
 
-/* One packet of @length bytes; changes it. @ce: its IP header said CE. */
+/* Handles a packet of @length bytes, and may overwrite it. @ce: its IP header was marked CE. */
 void thcd_packet(struct thcd *d, void *packet, u32 length, const struct thc_path *path, bool ce);
 
-/* Does another aggregator answer to the group of one of our jobs? Fills @p, of
- * THCD_FOREIGN_POLLS, for poll() and returns how many entries, none in software mode; looks at
- * them after. Jobs whose groups nobody listens to yet get a socket; it is closed when thcd ends.
+/* Watches for another aggregator that answers to a job's group. thcd_foreign_poll() opens a socket
+ * for each group that has none yet, fills @p (THCD_FOREIGN_POLLS entries) for poll(), and returns
+ * how many entries, 0 in software mode. thcd_foreign_look() handles the events.
  */
 #define THCD_FOREIGN_POLLS	THC_JOBS_MAX
 int thcd_foreign_poll(const struct thcd *d, struct pollfd *p);
 void thcd_foreign_look(struct thcd *d, const struct pollfd *p);
 
-/* Job @id has come or gone: its group is another. It is listened to from @from_ms on, 0: now. */
+/* Job @id was created or removed, so its group may have changed: thcd listens again from @from_ms
+ * (monotonic; 0: at once).
+ */
 void thcd_foreign_restart(u32 id, uint64_t from_ms);
 
 #endif /* THCD_NET_H */
