@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Deadlines. The data path keeps no clock: the daemon looks at all slots a few
- * times per deadline, remembers since when it has seen a generation open, and
- * closes it when that is too long ago and its quorum is there. So a generation
- * lives between one deadline and one deadline and a quarter.
+ * Deadlines. The data path keeps no clock. The daemon scans all slots a few times per deadline,
+ * remembers when it first saw a generation open, and closes the generation once that is a deadline
+ * ago and the quorum is reached. So a generation with its quorum lives between 1 and 1.25
+ * deadlines.
  *
- * In XDP mode the slot belongs to whoever holds its lock, and that is never
- * user space: closing is a BPF_PROG_TEST_RUN of thc_close.
+ * In XDP mode only BPF can take a slot's lock: the daemon closes a generation by a
+ * BPF_PROG_TEST_RUN of thc_close.
  */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 /* Looks per deadline. */
 #define LOOKS	4
 
-/* Since when a slot's generation is seen open; in epoch 0, which no job has: none is. */
+/* When a slot's generation was first seen open; epoch 0, which no job has: none is open. */
 struct age {
 	u64	since_ms;
 	u32	epoch;
@@ -90,7 +90,7 @@ int thcd_deadline_scan(struct thcd *d)
 	}
 	if (wait < 0)
 		return -1;
-	/* a job that has come since may be in more of a hurry */
+	/* a job created since then may have a shorter deadline */
 	if (next_scan_ms > now + wait)
 		next_scan_ms = now + wait;
 	if (now < next_scan_ms)
