@@ -49,7 +49,7 @@ bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is)
 	there.slot_base = was->slot_base;
 	there.admits = was->admits;
 	equal = !memcmp(was, &there, sizeof(there));
-	/* the key */
+	/* it holds a key */
 	explicit_bzero(&there, sizeof(there));
 	return equal;
 }

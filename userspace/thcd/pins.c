@@ -64,14 +64,14 @@ static int make_dir(const char *dir, uid_t heir, struct thcd_error *e)
 				dir, (unsigned int)st.st_uid);
 }
 
-/* Fails while there are pins, or other instances. */
+/* A directory with pins, or with other instances, stays. */
 static void remove_dirs(const struct thcd_pins *p)
 {
 	rmdir(p->dir);
 	rmdir(THC_PINS_ROOT);
 }
 
-/* NULL: there are no more. */
+/* Name of the next pin; NULL: no more. */
 static const char *next_pin(DIR *dir)
 {
 	struct dirent *entry;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is pinned, by us or by a thcd of this instance before us: state and meta, the daemon's own
- * maps, of which meta says whether to trust all that is pinned beside it.
+ * The pins of this instance, made by us or by a thcd before us. The daemon has two maps of its own:
+ * state has a record of each job, and meta says whether the other pins can be trusted.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -17,7 +17,7 @@
 #include "xdp.h"
 #include "xdp_state.h"
 
-/* Is it a map of the daemon's own, as this version makes it? */
+/* Is @fd a map of the daemon's own, with this version's layout? */
 static bool is_own(int fd, u32 size, u32 entries, u32 flags)
 {
 	struct bpf_map_info info = { 0 };
@@ -101,8 +101,8 @@ static u64 own_netns(void)
 	return stat("/proc/self/ns/net", &st) ? 0 : st.st_ino;
 }
 
-/* The predecessor's program goes, and all it left; if the program stays, so do its pins.
- * Returns how many these were.
+/* Detaches the predecessor's program and removes all pins; returns how many. If the program cannot
+ * be detached, its pins stay.
  */
 static int discard(struct thcd *d, struct thcd_error *e)
 {
@@ -127,7 +127,7 @@ static int discard(struct thcd *d, struct thcd_error *e)
 	return thcd_pins_remove(&x->pins);
 }
 
-/* The pinned program that holds the hook, or any; -1: none is pinned. */
+/* The pinned program that holds the hook, else the one last attached; -1: none is pinned. */
 static int pinned_program(const struct thcd_xdp *x)
 {
 	int fd = bpf_obj_get(thc_pin(x->pins.dir, "next").path);
@@ -138,13 +138,13 @@ static int pinned_program(const struct thcd_xdp *x)
 	return bpf_obj_get(thc_pin(x->pins.dir, "prog").path);
 }
 
-/* thcd makes this one first. */
+/* Has the instance pins? thcd pins meta first. */
 static bool has_pins(const struct thcd_xdp *x)
 {
 	return !access(thc_pin(x->pins.dir, THC_PIN_META).path, F_OK);
 }
 
-/* False: there is none that this version knows. */
+/* False: there is no meta of this version. */
 static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
 {
 	int fd = bpf_obj_get(thc_pin(x->pins.dir, THC_PIN_META).path);
@@ -158,8 +158,8 @@ static bool read_meta(const struct thcd_xdp *x, struct thcd_meta *was)
 	return ok;
 }
 
-/* -1: the program of the pins is on another interface of this namespace, where nobody would find
- * it once the pins are gone. Nobody can look into another namespace.
+/* -1: the pinned program is on another interface of this namespace, where nobody would find it once
+ * the pins are gone. thcd cannot look into another namespace: it only warns.
  */
 static int check_elsewhere(const struct thcd *d, struct thcd_error *e)
 {
@@ -194,7 +194,7 @@ static int not_prepared(const struct thcd *d, struct thcd_error *e)
 			 d->interface);
 }
 
-/* Goes on with what a predecessor @was, if that is what is asked for. */
+/* Goes on with a predecessor's aggregator @was, if it is the one asked for. */
 static int keep(struct thcd *d, const struct thcd_meta *was, const struct thcd_plan *plans,
 		struct thcd_error *e)
 {
@@ -253,12 +253,12 @@ int thcd_predecessor_find(struct thcd *d, const struct thcd_config *c, u32 slots
 	}
 	if (d->adopted)
 		return not_prepared(d, e);
-	/* one that died while starting: nothing there is worth keeping */
+	/* the predecessor died while starting: its pins are useless */
 	thcd_state_close(d);
 	return discard(d, e) < 0 ? -1 : open_state(d, e);
 }
 
-/* -1: an interface has a program that would stay, as if it had never been. */
+/* -1: a thcd's program would stay on an interface after its pins are removed. */
 static int check_discard(struct thcd *d, bool was_on, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;
