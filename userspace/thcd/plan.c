@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * From what the operator asked for to the constants of a job: which scheme,
- * which group, which prefix. Its table is plan_table.c's.
+ * Derives the constants of a job from what the operator asks for: scheme, group, prefixes.
+ * plan_table.c chooses the table.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -15,10 +15,10 @@
 #include "net.h"
 #include "plan.h"
 
-/* Of a job of scheme lhc, unless it says otherwise. */
+/* Default of norm_slots with scheme=lhc. */
 #define LHC_CONTROL_SLOTS	256
 
-/* Bits of an index that a job with a rate has rows of, from 1 on. */
+/* A job with a rate has rows for indices of 1 to this many bits. */
 #define RATE_BITS_MAX		6
 
 _Static_assert(sizeof(struct thcd_plan) == 1608 + sizeof(struct thc_shards),
@@ -144,7 +144,7 @@ static int choose_group_port(struct thcd_plan *plan, const struct thcd_job_wish 
 	return 0;
 }
 
-/* A fixed-point sum of all ranks fits its lane by construction, if enough bits are left. */
+/* A rank's values use the bits of a lane that the sum of all ranks leaves: enough must remain. */
 static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	if (!w->precision || thc_fixed_bits(w->precision, w->ranks) >= THC_FIXED_BITS_MIN)
@@ -155,7 +155,7 @@ static int check_precision(const struct thcd_job_wish *w, struct thcd_error *e)
 			 w->precision, w->ranks, THC_FIXED_BITS_MIN);
 }
 
-/* Bits follow norms unless a job is not made for it, or names the table that it wants. */
+/* Bits follow norms by default, unless the job's keys do not suit that, or ask for a table. */
 static u32 default_rate(const struct thcd_job_wish *w)
 {
 	bool fixed = w->error || w->table != THCD_TABLE_AUTO || w->granularity || w->sum_width ||
@@ -171,8 +171,8 @@ static u32 rate_of(const struct thcd_job_wish *w)
 	return thcd_job_wish_given(w, "rate") ? w->rate : default_rate(w);
 }
 
-/* Bits follow the norms of blocks that are small, and whose coordinates rotation has made normal:
- * by that the error of bits is known.
+/* Bits follow norms only in small, rotated blocks, whose coordinates are normally distributed: of
+ * these the error that a number of bits gives is known.
  */
 static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 {
@@ -200,7 +200,7 @@ static int check_rate(const struct thcd_job_wish *w, struct thcd_error *e)
 	return 0;
 }
 
-/* What thc_allreduce() means in the job. */
+/* Checks that the keys of a job suit its scheme. */
 static int check_scheme(const struct thcd_job_wish *w, struct thcd_error *e)
 {
 	const char *name = thc_scheme_name[w->scheme];
@@ -295,7 +295,7 @@ static void add_row(struct thcd_plan *plan, const struct thc_table *t, u32 width
 		plan->tables.level[t->levels + i] = t->value[i];
 }
 
-/* Whoever chooses among numbers of bits has rows of some. */
+/* Adds the rows among which ranks choose by the norms of blocks. */
 static int add_rate_rows(struct thcd_plan *plan, const struct thcd_job_wish *w,
 			 struct thcd_error *e)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * From what the operator asked for to the constants of a job.
+ * Derives the constants of a job from what the operator asks for.
  */
 #ifndef THCD_PLAN_H
 #define THCD_PLAN_H
@@ -13,9 +13,8 @@
  * @port: base port
  * @note: out: a sentence about a choice made, or empty
  *
- * Returns 0, or -1 with a sentence that says what would fit. A wish without a
- * prefix makes a plan that admits nobody: whoever knows the interface adds its
- * subnets (thcd_net_subnets()).
+ * Returns 0, or -1 with a sentence that says what would fit. A wish without a prefix makes a plan
+ * that admits nobody: the caller adds the interface's subnets (thcd_net_subnets()).
  */
 int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
 		   const struct thc_addr *address, u16 port, struct thcd_error *note,
@@ -25,7 +24,7 @@ int thcd_plan_make(struct thcd_plan *plan, const struct thcd_job_wish *w,
  * thcd_plan_jobs() - the plans of all jobs of @c, by their numbers
  * @d: its sockets are open
  * @plans: zeroed; .ranks stays 0 where there is no job
- * @slots: out: of all jobs together; each plan's first one is set
+ * @slots: out: slots of all jobs; each plan's .slot_base is set
  */
 int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thcd_plan *plans,
 		   u32 *slots, struct thcd_error *e);
@@ -36,8 +35,8 @@ int thcd_plan_jobs(const struct thcd *d, const struct thcd_config *c, struct thc
 int thcd_table_choose(struct thc_table *t, u32 *width, const struct thcd_job_wish *w,
 		      struct thcd_error *note, struct thcd_error *e);
 
-/* A table of @bits bits for the least sums of 4, 8 or 16 bits that all ranks fit into, and their
- * width (plan_table.c). Returns 0, or -1 with a sentence.
+/* Chooses a table of @bits bits, with sums of the least width that fits all ranks: 4, 8 or 16 bits
+ * (plan_table.c). Returns 0, or -1 with a sentence.
  */
 int thcd_table_of(struct thc_table *t, u32 *width, const struct thcd_job_wish *w, u32 bits,
 		  struct thcd_error *e);

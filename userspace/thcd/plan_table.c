@@ -8,8 +8,8 @@
 
 #include "plan.h"
 
-/* Widths that are chosen for the operator, the narrowest that fits. Sums of 4 bits, which take half
- * the bytes down, have so little room that they are for whoever asks.
+/* Widths that thcd chooses from, the narrowest that fits. Sums of 4 bits take half the bytes down,
+ * but hold so little that a job has to ask for them.
  */
 static const u32 widths[] = { 8, 16, 32 };
 
@@ -18,7 +18,7 @@ static u32 width_max(u32 width)
 	return (u32)(((u64)1 << width) - 1);
 }
 
-/* The narrowest of them that @sum fits. */
+/* The narrowest of widths[] that @sum fits. */
 static u32 width_of(u32 sum)
 {
 	u32 i = 0;
@@ -28,13 +28,13 @@ static u32 width_of(u32 sum)
 	return widths[i];
 }
 
-/* In uniform THC the table says nothing that the range does not say. */
+/* Is the job's table uniform? With scheme uthc it always is. */
 static bool is_uniform(const struct thcd_job_wish *w)
 {
 	return w->table == THCD_TABLE_UNIFORM || w->scheme == THC_SCHEME_UTHC;
 }
 
-/* The least max(T) of the tables that are asked for. */
+/* The least max(T) of the tables that suit the wish. */
 static u32 least_reach(const struct thcd_job_wish *w)
 {
 	return w->table == THCD_TABLE_LIST ? w->value[w->values - 1] :
@@ -116,7 +116,7 @@ static int choose(struct thc_table *t, const struct thcd_job_wish *w, u32 width,
 	};
 	int err = thc_table_choose(&wish, t);
 
-	/* that sums fit is known: it is the clamp fraction */
+	/* choose_width() made the sums fit, so the clamp fraction is out of range */
 	if (err == -ERANGE)
 		return no_threshold(w->clamp, e);
 	return err ? thcd_fail(e, "no table for bits=%u granularity=%u: %s", w->bits,
