@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * SIGHUP, or "reload" on the control socket: the command line and the file it names are read
- * again, whole, before anything changes. Jobs come and go then, but one that a rank is in
- * stays as it is: its ranks rely on its constants. What belongs to the start, as interface
- * and ports, is said and left alone.
+ * SIGHUP, or "reload" on the control socket: thcd reads the command line and its file again,
+ * completely, before it changes anything. Then it removes and adds jobs. A job that has ranks in it
+ * keeps all but its prefixes, for its ranks rely on its constants. thcd names settings of the
+ * start, such as interface and ports, that differ, and leaves them.
  *
- * New jobs need slots, and an aggregator has as many as it began with: those of jobs that
- * are gone, and the spare ones of the file.
+ * The number of slots is fixed at the start: new jobs get those of removed jobs, and the spare ones
+ * of the file.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void tell(cJSON *said, const char *format, ...)
 		cJSON_AddItemToArray(said, cJSON_CreateString(line));
 }
 
-/* For tell(): what is said is why something stays as it was. */
+/* The list for tell(), to say why something stays as it was. */
 static cJSON *failed(struct again *a)
 {
 	a->failed = true;
@@ -60,7 +60,7 @@ static void look_at_settings(const struct again *a)
 		tell(a->said, "reload: %s: the start settles it: restart thcd to change it", name);
 }
 
-/* The first of @need slots in a row that no job has; false: there are none. */
+/* Finds @need slots in a row that no job has. @first: out: the first one; false: there are none */
 static bool find_slots(const struct thcd *d, u32 need, u32 *first)
 {
 	u32 at = 0;
@@ -72,7 +72,7 @@ static bool find_slots(const struct thcd *d, u32 need, u32 *first)
 
 		if (!d->record[i].used || at + need <= p->slot_base || at >= end)
 			continue;
-		/* behind this job, and from there on once more past all */
+		/* try behind this job, and compare with all jobs again */
 		at = end;
 		i = -1;
 	}
@@ -109,7 +109,7 @@ static bool remove_job(struct again *a, u32 id)
 	struct thcd_error e;
 
 	thcd_job_show(d, id, false);
-	/* the packets that found the job still there have to be through */
+	/* wait for packets that XDP handles for this job */
 	if (!d->software && thcd_xdp_wait(d, &e)) {
 		thcd_job_show(d, id, true);
 		tell(failed(a), "reload: job %u stays: %s", id, e.text);
@@ -120,7 +120,7 @@ static bool remove_job(struct again *a, u32 id)
 	return true;
 }
 
-/* May job @id go? @why: what is wanted of it. */
+/* May job @id be removed? @why: the change that is asked for, for the printed line */
 static bool may_go(struct again *a, u32 id, const char *why)
 {
 	const struct thc_job *job = &a->d->job[id];
@@ -152,7 +152,7 @@ static void replace_job(struct again *a, u32 id)
 	if (may_go(a, id, e.text) && remove_job(a, id)) {
 		if (!add(a, id, &a->plan[id]))
 			tell_job(a, "changed", id);
-		/* its slots are still free */
+		/* the old job comes back: its slots are still free */
 		else if (add(a, id, &was))
 			tell(a->said, "reload: job %u is gone: reload once more", id);
 	}
@@ -179,8 +179,8 @@ static void change_jobs(struct again *a)
 	}
 }
 
-/* Prefixes are compared at each JOIN, so they can change in jobs that run, whatever else is asked
- * of those, and may have to wait.
+/* Changes the prefixes of jobs, even if their other changes have to wait for ranks to leave:
+ * prefixes are compared at each JOIN only.
  */
 static bool change_prefixes(struct again *a)
 {
@@ -250,7 +250,7 @@ bool thcd_reload(struct thcd *d, const struct thcd_config *was, int argc, char *
 	else
 		apply(&a);
 	ok = !a.failed;
-	/* keys */
+	/* wipes keys */
 	explicit_bzero(&a, sizeof(a));
 	return ok;
 }
