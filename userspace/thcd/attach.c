@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One interface's XDP hook. thcd never takes it from somebody else: it is
- * either free, or held by the program this instance pinned before it died.
+ * One interface's XDP hook. thcd takes the hook only if it is free, or if the program that this
+ * instance pinned before it died holds it.
  */
 #include <errno.h>
 #include <linux/if_link.h>
@@ -62,7 +62,7 @@ int thcd_hook_query(unsigned int ifindex, const char *interface, struct thc_hook
 
 int thcd_hook_foreign(const char *interface, const struct thc_hook *hook, struct thcd_error *e)
 {
-	/* one whose name we may not know may be another thcd's as well */
+	/* the kernel may hide the name of another thcd's program */
 	bool maybe_thcd = !*hook->name || !strcmp(hook->name, "thc_xdp");
 
 	return thcd_fail(e,

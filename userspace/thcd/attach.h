@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One interface's XDP hook: who is there, taking it, giving it back.
+ * One interface's XDP hook: query, attach, detach.
  */
 #ifndef THCD_ATTACH_H
 #define THCD_ATTACH_H
@@ -18,8 +18,8 @@ int thcd_hook_foreign(const char *interface, const struct thc_hook *hook, struct
  * thcd_hook_attach() - take the hook
  * @old_fd: program to replace atomically; -1: the hook must be free
  *
- * Returns 0 or a negative errno; @reason, of THCD_REASON_MAX characters, is the
- * kernel's own or strerror().
+ * Returns 0 or a negative errno; @reason (THCD_REASON_MAX bytes) takes the kernel's extended error,
+ * or strerror().
  */
 #define THCD_REASON_MAX	128
 int thcd_hook_attach(unsigned int ifindex, int prog_fd, int old_fd, bool generic, char *reason);
@@ -32,15 +32,15 @@ int thcd_hook_detach(unsigned int ifindex, int prog_fd, bool generic);
  * @native: native XDP is attached, or generic XDP
  * @force: say what is wrong, and go on
  *
- * Returns 0, or -1 with a sentence if every round would time out. What may be
- * right, or may get right without a restart, is said on stderr.
+ * Returns 0, or -1 with a sentence if every round would time out. What cannot be checked, or may
+ * change without a restart, becomes a warning on stderr.
  */
 int thcd_inspect(const struct thcd *d, bool native, bool force, struct thcd_error *e);
 
 /* Id of a loaded program, 0: cannot be told. */
 u32 thcd_prog_id(int fd);
 
-/* libbpf's messages: kept for thcd_hook_attach(), shown when verbose. */
+/* Takes over libbpf's log: keeps errors for thcd_hook_attach(), prints them if @verbose. */
 void thcd_libbpf_quiet(bool verbose);
 
 #endif /* THCD_ATTACH_H */

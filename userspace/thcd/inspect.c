@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What would make every round time out although workers can join: JOIN and
- * WELCOME pass through the network stack, data and answers do not. thcd refuses
- * to start then, unless it is told --force. What cannot be looked at is said.
+ * Finds faults that let workers join, but make every round time out: JOIN and WELCOME pass through
+ * the network stack, data and answers do not. thcd refuses to start with such a fault, unless
+ * --force is given. Where it cannot check, it warns.
  */
 #include <net/if.h>
 #include <string.h>
 
 #include "attach.h"
 
-/* @otherwise: another way out of a finding that is bad, or "" */
+/* @otherwise: how else to get past a bad finding than by --force, or "" */
 static int judge(const char *subject, const struct thc_finding *f, const char *otherwise,
 		 bool force, struct thcd_error *e)
 {

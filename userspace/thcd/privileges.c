@@ -46,7 +46,7 @@ static bool any_deadline(const struct thcd *d)
 	return false;
 }
 
-/* The capabilities that this thcd needs and has; NULL: the kernel does not say. */
+/* The capabilities that this thcd needs and has; NULL: out of memory. */
 static cap_t choose(const struct thcd *d, const struct thcd_config *c, cap_t have)
 {
 	const cap_value_t want[] = { CAP_NET_ADMIN, CAP_BPF };
@@ -61,8 +61,8 @@ static cap_t choose(const struct thcd *d, const struct thcd_config *c, cap_t hav
 	return left;
 }
 
-/* A thcd without CAP_SETPCAP cannot do that. It was started with few capabilities, and
- * no_new_privs keeps it from getting more.
+/* Drops the others from the bounding set. A thcd without CAP_SETPCAP cannot: it was started with
+ * few capabilities, and no_new_privs keeps it from getting more.
  */
 static int shrink_bounds(cap_t left, cap_t have)
 {

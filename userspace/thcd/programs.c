@@ -15,7 +15,7 @@
 
 #include "../../bpf/thc_open.h"
 
-/* How many slots there are, and where maps are pinned, or found. Negative errno. */
+/* Sets the number of slots, and the paths of pins, which libbpf makes or reuses. Negative errno. */
 static int set_up_maps(const struct thcd_xdp *x, struct thc_bpf *skel)
 {
 	struct bpf_map *map;
@@ -60,7 +60,7 @@ static int load_programs(struct thcd *d, bool generic, bool simd)
 	return 0;
 }
 
-/* Loads the programs that call thc.ko, if it is there and they can. */
+/* Loads the programs that call thc.ko, if it offers its functions and the kernel accepts them. */
 static bool load_simd(struct thcd *d, bool generic)
 {
 	struct thcd_xdp *x = d->xdp;
@@ -135,14 +135,14 @@ static int fill_fan(struct thcd_xdp *x, u32 k, struct thcd_error *e)
 static void set_mode(struct thcd *d, bool generic)
 {
 	d->xdp->generic = generic;
-	/* generic XDP comes after receive offload, and before a virtual link's
-	 * super-packets are cut up; and all answers leave from our one socket
+	/* on a virtual link generic XDP sees GSO's super-packets before they are cut up; and all of
+	 * its answers leave from our one socket
 	 */
 	d->welcome_flags = generic ? THC_WELCOME_F_ONE_PORT | THC_WELCOME_F_NOGSO : 0;
 	d->mode = generic ? "generic" : "native";
 }
 
-/* Our side of the maps. */
+/* Maps jobs, seals, slots and lanes into our memory, and opens the relay's ring. */
 static int open_maps(struct thcd *d, struct thcd_error *e)
 {
 	struct thcd_xdp *x = d->xdp;

@@ -30,9 +30,9 @@
 
 #include "thc.skel.h"
 
-/* A slot's lock is held for microseconds; tries before a CLOSE is put off. */
+/* Tries before a CLOSE waits for the next scan; a slot's lock is held for microseconds. */
 #define CLOSE_TRIES	8
-/* XDP programs are not run on less. */
+/* Bytes of the frame that thc_close runs on: the least of Ethernet. */
 #define FRAME_MIN	64
 
 /* d->xdp with nothing in it. */
@@ -108,7 +108,7 @@ static int attach_failed(struct thcd *d, int err, const char *reason, struct thc
 			 reason);
 }
 
-/* Once more from the maps on, with the program that relays. */
+/* Loads maps and programs again, for generic XDP, which relays answers. */
 static int fall_back(struct thcd *d, const char *reason, struct thcd_error *e)
 {
 	char driver[48];
@@ -183,7 +183,7 @@ static int is_on(struct thcd *d, struct thc_hook *hook)
 	return hook->id == x->id;
 }
 
-/* False: our program stays. Then the pins stay, too, by which a successor knows it. */
+/* False: our program stays, and so do the pins by which a successor recognises it. */
 static bool detach(struct thcd *d)
 {
 	struct thcd_xdp *x = d->xdp;
@@ -211,7 +211,7 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	/* a start that failed leaves a predecessor's aggregator alone */
 	stays = d->adopted || x->handed_over || (failed && !x->fresh);
 	if (!stays && detach(d)) {
-		/* those that cannot be removed are of no use to a successor */
+		/* a successor must not trust pins that cannot be removed */
 		thcd_state_complete(x, false);
 		thcd_pins_remove(&x->pins);
 	}
@@ -226,7 +226,7 @@ void thcd_xdp_exit(struct thcd *d, bool failed)
 	d->xdp = NULL;
 }
 
-/* Of our program, where @hook is as it is now. */
+/* Says what became of our program. @hook: as it is now */
 static const char *what_became(const struct thcd *d, const struct thc_hook *hook, char *text)
 {
 	if (hook->id)

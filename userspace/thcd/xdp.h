@@ -17,14 +17,12 @@
 int thcd_xdp_init(struct thcd *d, const struct thcd_config *c, u32 slots,
 		  const struct thcd_plan *plans, struct thcd_error *e);
 
-/* Takes the hook, once all jobs are there; what is pinned is complete then. Where
- * every round would time out it refuses, unless the operator insists.
+/* Attaches the program once all jobs exist, then marks the pins as complete. Refuses if every round
+ * would time out, unless --force is given.
  */
 int thcd_xdp_attach(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
-/* Leaves what was loaded and attached to c->heir, once it is complete: thcd_xdp_exit() takes
- * nothing away then.
- */
+/* Gives the pins to c->heir; the program stays attached. thcd_xdp_exit() removes nothing then. */
 int thcd_xdp_hand_over(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 
 /* Detaches and unpins what an instance that does not run has left; returns how many pins these
@@ -35,16 +33,16 @@ int thcd_xdp_discard(struct thcd *d, struct thcd_error *e);
 /* Waits until no program runs any more that has seen the maps as they were. */
 int thcd_xdp_wait(struct thcd *d, struct thcd_error *e);
 
-/* Detaches and unpins; not so if a start @failed and a predecessor's
- * aggregator is still there, nor what root prepared.
+/* Detaches and unpins, except what root prepared, and a predecessor's aggregator if the start
+ * @failed.
  */
 void thcd_xdp_exit(struct thcd *d, bool failed);
 
-/* Makes a created job known to maps that are not mmapped. */
+/* Fills the maps that are not mmapped for a created job. */
 int thcd_xdp_job(struct thcd *d, u16 job_id, struct thcd_error *e);
 
-/* Looks whether the program is still attached, every so often, and says so; false: the
- * interface is gone, and so is what there was to do.
+/* Checks every THCD_WATCH_MS whether the program is still attached, and tells changes; false: the
+ * interface is gone, so thcd has to end.
  */
 #define THCD_WATCH_MS	1000
 bool thcd_xdp_watch(struct thcd *d);

@@ -54,20 +54,20 @@ static inline void thcd_close_fd(int *fd)
 /* d->xdp with nothing in it. */
 int thcd_xdp_empty(struct thcd *d, struct thcd_error *e);
 
-/* Looks at the hook and at the pins: whose are they? Opens state and meta, d->record with them;
- * d->kept: they are a predecessor's whose jobs go on.
+/* Finds out whose the hook and the pins are. Opens the maps state and meta, and sets d->record.
+ * d->kept: the pins are a predecessor's, whose jobs go on.
  */
 int thcd_predecessor_find(struct thcd *d, const struct thcd_config *c, u32 slots,
 			  const struct thcd_plan *plans, struct thcd_error *e);
 
-/* Can the pins be trusted? */
+/* Writes to meta whether the pins can be trusted. */
 int thcd_state_complete(struct thcd_xdp *x, bool complete);
 void thcd_state_close(struct thcd *d);
 
-/* Loads the programs for that mode; our side of the maps is d->job and so on. */
+/* Loads the programs for generic or native XDP, and maps d->job, d->seals, d->slot and d->lanes. */
 int thcd_programs_load(struct thcd *d, bool generic, struct thcd_error *e);
 
-/* The programs and maps as root has left them: nothing here takes a privilege. */
+/* Opens the programs and maps that root prepared; takes no privilege. */
 int thcd_programs_adopt(struct thcd *d, const struct thcd_config *c, struct thcd_error *e);
 void thcd_programs_unload(struct thcd *d);
 
