@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The software aggregator, for hosts without BPF: admission, slots, lanes and
- * answers are those of include/thc/, so its bits are those of XDP. It is alone
- * with its memory: no locks.
+ * The software aggregator, for hosts without BPF. It runs the code of include/thc/ for admission,
+ * slots, lanes and answers, as XDP does, so both give the same bits. Only one thread uses its
+ * memory, so nothing is locked.
  */
 #include <sys/mman.h>
 
@@ -47,8 +47,8 @@ void thcd_software_exit(struct thcd *d)
 /* The home of <thc/aggregator/react.h>: one thread, so nothing is locked. */
 struct thc_home {
 	struct thcd	*d;
-	u32		row;	/* of all jobs' */
-	u32		at;	/* the slot, of all */
+	u32		row;	/* among the rows of all jobs */
+	u32		at;	/* slot among those of all jobs */
 	u64		told_at;	/* see thc_home_told() */
 };
 
@@ -57,7 +57,7 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 	return &home->d->strangers;
 }
 
-/* Not the member's, of which XDP has taken a token. */
+/* Not the member's bucket, from which XDP has taken a token for this packet. */
 THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank)
 {
 	return &home->d->joins[job - home->d->job][rank];
@@ -68,13 +68,13 @@ THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_
 	return &home->d->leaves[job - home->d->job][rank];
 }
 
-/* Beside XDP nobody is told, and the rank is still to be told by XDP. */
+/* In XDP mode thcd sends no such answer, and must not mark the rank as told: XDP will tell it. */
 THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m)
 {
 	return home->d->software ? &m->told_at : &home->told_at;
 }
 
-/* What is here was heard. */
+/* The packet came by the daemon's socket. */
 THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p)
 {
 	(void)home;
@@ -164,7 +164,7 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 	       thc_react_answer(h, job, seals, slot, verdict);
 }
 
-/* Of the job that the header names; NULL: none has that number. */
+/* The job that the header names; NULL: no job can have that number. */
 static struct thc_job *job_of(struct thcd *d, const struct thc_hdr *h, struct thc_seals **seals)
 {
 	u16 id = thc_be16(h->job);

@@ -12,7 +12,7 @@
 /* Reacts to a packet, a header at least, and sends the answer if there is one. */
 struct thc_reaction thcd_software(struct thcd *d, const struct thc_packet *p);
 
-/* Reacts to a packet where XDP has the slots: only JOIN and LEAVE are expected here. */
+/* Reacts to a packet at a socket in XDP mode, where only JOIN and LEAVE are expected. */
 struct thc_reaction thcd_gate(struct thcd *d, const struct thc_packet *p);
 
 /* Closes a generation by deadline; true if it is closed now. */
