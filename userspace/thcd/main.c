@@ -70,7 +70,7 @@ static int open_sockets(struct run *r, struct thcd_error *e)
 			return -1;
 	if (!r->c.listens && thcd_net_open_interface(&r->d, r->c.interface, e))
 		return -1;
-	/* as they are now, whichever job needs them later; that one says what is wrong */
+	/* remembers the subnets of now; the job that needs them reports an error */
 	thcd_net_subnets(&r->d, &now, &unused);
 	return 0;
 }
@@ -89,7 +89,7 @@ static int make_jobs(struct run *r, struct thcd_error *e)
 			thcd_job_create(&r->d, &r->plan[i]);
 		if (!r->d.software && thcd_xdp_job(&r->d, i, e))
 			return -1;
-		/* a predecessor that was killed while it reloaded may have hidden it */
+		/* a predecessor that died during a reload may have hidden the job */
 		thcd_job_show(&r->d, i, true);
 		thcd_job_describe(&r->plan[i], text, sizeof(text));
 		thcd_say("%s%s", text, r->d.kept ? ", continued" : "");
@@ -128,8 +128,8 @@ static int write_pid(struct run *r, struct thcd_error *e)
 	return fclose(f) ? thcd_fail(e, "cannot write %s: %s", file, strerror(errno)) : 0;
 }
 
-/* A software aggregator leaves no pins that a name has to find again: if its
- * default name is taken (on another port, in another namespace) it finds one.
+/* A software aggregator has no pins that its successor must find by the instance's name. So if the
+ * default name is taken (on another port, in another namespace), thcd takes another name.
  */
 static int open_control(struct run *r, struct thcd_error *e)
 {
@@ -175,7 +175,7 @@ static void describe(const struct run *r, char *text, size_t size)
 		 d->lanes_by ? ", lanes summed by " : "", d->lanes_by ? d->lanes_by : "");
 }
 
-/* The service manager's line about us. */
+/* Tells the service manager that thcd is ready, and its status line. */
 static void tell_manager(const struct run *r)
 {
 	char text[THCD_TEXT_MAX];
@@ -213,7 +213,7 @@ static void name_all(struct run *r)
 	r->control.context = r;
 }
 
-/* Jobs have theirs; who removes a job has it forgotten. */
+/* Wipes the start's copies of keys. Jobs have their own, which thcd_job_forget() wipes. */
 static void forget_keys(struct run *r)
 {
 	u32 i;
@@ -223,7 +223,7 @@ static void forget_keys(struct run *r)
 	explicit_bzero(r->plan, sizeof(r->plan));
 }
 
-/* Sockets and plans, and how many slots these need. */
+/* Opens sockets and makes plans. @slots: out: slots for the plans, and the spare ones */
 static int begin(struct run *r, u32 *slots, struct thcd_error *e)
 {
 	int err = thcd_salts_begin();
@@ -299,14 +299,14 @@ static bool read_signals(struct run *r)
 	return false;
 }
 
-/* The jobs go on: what the kernel cannot do now it may do soon. */
+/* poll() has no memory: that may pass, and ending would end the jobs. */
 static void wait_again(void)
 {
 	thcd_say_limited("cannot wait for packets: %s; thcd tries again", strerror(errno));
 	usleep(POLL_AGAIN_US);
 }
 
-/* The exit status, when it is time to end. */
+/* Serves until thcd has to end; returns the exit status. */
 static int loop(struct run *r)
 {
 	struct pollfd p[2 + THCD_LISTEN_MAX + THCD_FOREIGN_POLLS + 1 + THCD_CONTROL_CLIENTS];
@@ -363,7 +363,7 @@ static void stop(struct run *r, bool failed)
 		unlink(r->c.pidfile);
 }
 
-/* All but the command line; the exit status. */
+/* Runs thcd after the command line was read; returns the exit status. */
 static int run(struct run *r)
 {
 	struct thcd_error e = { "" };

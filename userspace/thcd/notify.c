@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * sd_notify(3) in one datagram socket: READY, RELOADING, STOPPING, STATUS, and WATCHDOG
- * from the main loop and from nowhere else, so that a loop that hangs is missed.
+ * sd_notify(3) on one datagram socket: READY, RELOADING, STOPPING, STATUS, and WATCHDOG. Only the
+ * main loop sends WATCHDOG, so that the manager notices a loop that hangs.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 /* Signs of life per interval of the watchdog. */
 #define SIGNS	3
-/* Until a sign that did not get through is tried again. */
+/* A sign of life that could not be sent is tried again after this time. */
 #define AGAIN_MS	50
 
 static struct sockaddr_un manager;

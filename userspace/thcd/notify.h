@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a service manager is told, by systemd's protocol; nothing where none asks for it.
+ * Reports thcd's state by systemd's protocol, if a service manager asks for it.
  */
 #ifndef THCD_NOTIFY_H
 #define THCD_NOTIFY_H
@@ -14,8 +14,8 @@ void thcd_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "RELOADING=1", to be followed by "READY=1". */
 void thcd_notify_reloading(void);
 
-/* For the main loop: shows that it turns, if it is time. Returns the ms to wait at most:
- * @wait, where -1 is forever, or less.
+/* For the main loop: sends a sign of life to the watchdog if it is due. Returns ms that poll() may
+ * wait: @wait (-1: forever), or less.
  */
 int thcd_notify_alive(int wait);
 
