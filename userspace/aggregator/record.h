@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What an aggregator keeps of itself and of its jobs across the death of its daemon, in maps
- * that are pinned: thcd writes it, a later thcd and thcctl read it.
+ * State of an aggregator and its jobs that outlives the daemon, in pinned maps: thcd writes it, a
+ * later thcd and thcctl read it.
  */
 #ifndef THC_RECORD_H
 #define THC_RECORD_H
@@ -16,7 +16,7 @@
 /**
  * struct thcd_prefix - addresses of one family that begin with the same bits
  * @addr: the bits; those behind @len are zero
- * @len: in bits of the mapped address
+ * @len: length in bits; an IPv4 address counts as IPv4-mapped, 96 bits longer
  */
 struct thcd_prefix {
 	struct thc_addr	addr;
@@ -35,7 +35,7 @@ static inline struct thcd_prefix thcd_prefix_of(const struct thc_addr *addr, u32
 	return p;
 }
 
-/* Is @addr, of the prefix's family, in it? */
+/* Is @addr in @p, and of its family? */
 static inline bool thcd_prefix_has(const struct thcd_prefix *p, const struct thc_addr *addr)
 {
 	struct thcd_prefix of_addr = thcd_prefix_of(addr, p->len);
@@ -56,14 +56,14 @@ struct thcd_prefixes {
  * @tables: the job's rows
  * @bits: of an index into the job's own row; @chunk: coordinates of a chunk of its sums
  * @rate, @error: as in struct thc_spec
- * @value_bits: of floats' fixed point with schemes none and lhc, 0: exact
+ * @value_bits: bits of fixed-point floats with schemes none and lhc, 0: exact floats
  * @grain_log2: of scheme lhc; @sketch: THC_SCHEME_F_SKETCH, _COUPLED
  * @admits: only addresses in one of these prefixes may join
- * @ttl_min: least TTL (hop limit) that a request arrives with, 0: any
+ * @ttl_min: least TTL (hop limit) of a request on arrival, 0: any
  * @shards: all aggregators of the job; none: this is the only one
  *
- * Without pointers and padding, so that it can lie in a pinned map and be
- * compared byte by byte with what a restarted daemon is asked for.
+ * The struct has neither pointers nor padding, so that it can lie in a pinned map and be compared
+ * byte by byte with the plan of a restarted daemon.
  */
 struct thcd_plan {
 	u8		key[THC_KEY_BYTES];
@@ -109,10 +109,10 @@ static inline struct thc_table_row thcd_plan_row(const struct thcd_plan *plan)
 
 /**
  * struct thcd_record - a job as the daemon remembers it across its own death
- * @used: there is such a job
+ * @used: the record is of a job
  * @plan: its constants
  * @nonce: of each rank's newest joining
- * @previous: of the joining before; who still uses it has lost the rank
+ * @previous: of the joining before; a worker that still uses it has lost the rank
  * @answered_ms: when each rank's JOIN was last answered by WELCOME (monotonic)
  * @entered: ranks that have joined this epoch, though they may have left again
  * @heard: ranks that hear the group, this epoch

@@ -274,7 +274,7 @@ static cJSON *describe(u32 id, const struct thc_job *job, const struct thcd_reco
 	return o;
 }
 
-/* What lists and shifts go by is in its bounds. */
+/* Are the numbers that serve as indices, lengths and shifts within bounds? */
 static bool is_possible(const struct thc_job *job, const struct thcd_plan *plan, u32 slots)
 {
 	u32 i;

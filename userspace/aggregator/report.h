@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Counters and jobs as JSON: what thcd answers on its control socket and what
- * thcctl makes of the pinned maps of a daemon that is dead.
+ * Counters and jobs as JSON: for thcd's answers on its control socket, and for thcctl, which reads
+ * the pinned maps of a dead daemon.
  */
 #ifndef THC_REPORT_H
 #define THC_REPORT_H
@@ -49,8 +49,8 @@ const char *thc_prefix_text(const struct thcd_prefix *p, char *text);
 /* All prefixes of a list; @text has room for THC_PREFIXES_TEXT characters. */
 const char *thc_prefixes_text(const struct thcd_prefixes *p, char *text);
 
-/* Adds the list of jobs but for those that no thcd can have written: pins may belong to a user.
- * @job, @record: by job; @slot: the aggregator's @slots slots. NULL: not known.
+/* Adds the list of jobs, without those that no thcd can have written: a user may own the pins.
+ * @job, @record: by job number; @slot: the aggregator's @slots slots. NULL: not known.
  */
 void thc_report_jobs(cJSON *to, const struct thc_job *job, const struct thcd_record *record,
 		     const struct thc_slot *slot, u32 slots);
