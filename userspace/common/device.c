@@ -179,7 +179,7 @@ bool thc_device_peer(const char *interface, struct thc_finding *f)
 
 	if (!is_veth(interface))
 		return false;
-	/* a veth takes redirected frames while it polls: for GRO, or for a program */
+	/* a veth takes redirected frames only if NAPI is on: by GRO, or by an XDP program */
 	if (!peer_name(interface, name))
 		thc_find(f, THC_FIT_NOTE,
 			 "the peer is in another namespace: redirected frames are silently lost "
@@ -198,8 +198,8 @@ bool thc_device_peer(const char *interface, struct thc_finding *f)
 	return true;
 }
 
-/* Is @name a VLAN device, and above @interface? Who asks that of another device has the kernel load
- * its module for VLANs.
+/* Is @name a VLAN device above @interface? The driver is compared first, since SIOCGIFVLAN on
+ * another device makes the kernel load its VLAN module.
  */
 static bool is_vlan_above(int fd, const char *name, const char *interface)
 {
@@ -230,7 +230,7 @@ bool thc_device_vlan_above(const char *interface, char *name, size_t size)
 	return found;
 }
 
-/* Tags that travel beside the frame: a NIC strips them, a veth is sent them so. */
+/* Native XDP does not see VLAN tags beside the frame; a peer with txvlan sends them so. */
 static void vlan_of_veth(const char *interface, const char *vlan, struct thc_finding *f)
 {
 	char name[IF_NAMESIZE];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What can be wrong with an interface that an XDP aggregator is to use, for
- * `thcctl check`, which shows all of it, and for thcd, which refuses to start
- * where no round could end; and whether thc.ko lends XDP its loops.
+ * Checks an interface for use by an XDP aggregator: `thcctl check` shows all findings, and thcd
+ * refuses to start where every round would time out. Also tells whether thc.ko sums lanes for XDP.
  */
 #ifndef THC_COMMON_DEVICE_H
 #define THC_COMMON_DEVICE_H
@@ -26,7 +25,7 @@ struct thc_finding {
 void thc_find(struct thc_finding *f, enum thc_fit fit, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Name of the driver, or that it is the driver of @interface; returns @out. */
+/* Name of the driver of @interface, or "the driver of @interface"; returns @out. */
 const char *thc_device_driver(const char *interface, char *out, size_t size);
 
 /* The program on an interface's XDP hook. */
