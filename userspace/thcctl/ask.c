@@ -42,8 +42,8 @@ bool thcctl_is(const cJSON *o, const char *name)
 	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, name));
 }
 
-/* A name that is listed already is left out: with @pins compared as pins are
- * named, where a dot is an underscore.
+/* Adds a name that is not listed yet. With @pins names are compared as pins are named, with '_' for
+ * '.'.
  */
 static void add_name(struct thcctl_instances *list, const char *name, size_t length, bool pins)
 {
@@ -92,7 +92,7 @@ static int connect_to(const char *path, int flags)
 	return -1;
 }
 
-/* Does nobody listen at @path? Who has no time listens. */
+/* Does nobody listen at @path? A daemon with a full backlog (EAGAIN) listens. */
 static bool is_dead(const char *path)
 {
 	int fd = connect_to(path, SOCK_NONBLOCK);
@@ -119,7 +119,7 @@ static void add_folder(struct thcctl_instances *list, const char *folder, bool p
 			if (length < sizeof(suffix) ||
 			    strcmp(entry->d_name + length - strlen(suffix), suffix))
 				continue;
-			/* of what it has left pinned, if anything, the pins tell */
+			/* if a dead daemon left pins, these list its name */
 			snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
 			if (is_dead(path))
 				continue;
@@ -179,8 +179,8 @@ static int choose_instance(struct thcctl *t)
 	return -1;
 }
 
-/* Asks, and takes what @fd brings until it is closed, at most ANSWER_MAX bytes, into @text; 0, or
- * errno.
+/* Sends the request, and reads the answer into @text until @fd is closed, at most ANSWER_MAX bytes;
+ * 0, or errno.
  */
 static int exchange(int fd, const char *request, char *text)
 {

@@ -19,7 +19,7 @@ static int draw(uint8_t key[THC_KEY_BYTES])
 	return getrandom(key, THC_KEY_BYTES, 0) == THC_KEY_BYTES ? 0 : -1;
 }
 
-/* All of it, on the disk. */
+/* Writes all of @text, and waits until it is on the disk. */
 static int write_whole(int fd, const char *text, size_t bytes)
 {
 	while (bytes) {
@@ -68,7 +68,7 @@ int thcctl_genkey(const char *path)
 	if (close(fd) && !error)
 		error = errno;
 	if (error) {
-		/* half a key is none */
+		/* an incomplete key is useless */
 		unlink(path);
 		thcctl_say("cannot write %s: %s", path, strerror(error));
 		return EXIT_FAILURE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters and jobs from the maps that a dead daemon left pinned. The program
- * goes on aggregating without it, so this is not history.
+ * Reads counters and jobs from the maps that a dead daemon left pinned. Its program goes on
+ * aggregating, so the numbers are current.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,9 @@
 #include "../aggregator/report.h"
 #include "thcctl.h"
 
-/* A user's pins may be any map: a lookup writes as much as the map says. */
+/* Checks type and size of values: a user may pin any map, and a lookup writes as many bytes as the
+ * map's values have.
+ */
 static int open_pin(const char *instance, const char *name, enum bpf_map_type type,
 		    size_t value_size, struct bpf_map_info *info)
 {
@@ -34,7 +36,9 @@ static int open_pin(const char *instance, const char *name, enum bpf_map_type ty
 	return fd;
 }
 
-/* All values of an array map, to be freed. @count: how many there must be; 0: is told. */
+/* Reads all values of an array map, which the caller frees. @count: entries that it must have; 0:
+ * out: entries that it has
+ */
 static void *read_array(const char *instance, const char *name, size_t value_size, u32 *count)
 {
 	struct bpf_map_info info;

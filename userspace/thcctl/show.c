@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables of counters and jobs, and the same as JSON.
+ * Prints counters and jobs as tables or as JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,8 +141,8 @@ static void print_stats(const cJSON *o)
 	print_daemon(cJSON_GetObjectItemCaseSensitive(o, "daemon"));
 }
 
-/* Counters are read while packets arrive: what is in between is not an error
- * of the counters, so a second look decides.
+/* Counters are read while packets arrive, and may not add up in between: that is an error only if
+ * three reads in a row do not add up.
  */
 static cJSON *settled_stats(struct thcctl *t)
 {
@@ -196,7 +196,7 @@ static void print_members(const cJSON *job)
 	}
 }
 
-/* What the bits of blocks aim at, and the tables that they choose from. */
+/* Prints the rate or error that a job aims at, and the tables to choose from. */
 static void print_rate(const cJSON *job)
 {
 	const cJSON *row;

@@ -39,7 +39,7 @@ struct thcctl_instances {
 void thcctl_find_instances(const char *sockets, const char *pins, struct thcctl_instances *list);
 
 /**
- * thcctl_ask() - one request to a daemon; "stats" and "jobs" to what it left pinned, too
+ * thcctl_ask() - ask a daemon; "stats" and "jobs" of a dead one come from its pinned maps
  *
  * Returns an object to be freed, or NULL after a sentence on stderr.
  */
@@ -61,7 +61,7 @@ double thcctl_number(const cJSON *o, const char *name);
 const char *thcctl_text(const cJSON *o, const char *name);
 bool thcctl_is(const cJSON *o, const char *name);
 
-/* "1,234,567" and "1.2 MiB"; texts live until the eighth call after. */
+/* "1,234,567" and "1.2 MiB"; a text is overwritten by the eighth call after it. */
 const char *thcctl_grouped(double n);
 const char *thcctl_bytes(double n);
 

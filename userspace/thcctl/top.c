@@ -109,7 +109,7 @@ int thcctl_top(struct thcctl *t)
 			print_json_line(&a, &b, b.at - a.at);
 		else
 			print_line(&a, &b, b.at - a.at, line);
-		/* main() says that it could not be written */
+		/* main() reports that the output could not be written */
 		if (fflush(stdout))
 			return EXIT_FAILURE;
 		a = b;
