@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a packet from the aggregator means to a worker, and what it changes.
+ * Packets from the aggregator: what each means to a worker, and how it changes the sender.
  */
 #ifndef THC_WORKER_ANSWER_H
 #define THC_WORKER_ANSWER_H
@@ -14,9 +14,9 @@
 
 /**
  * struct thc_origin - how a packet came
- * @port: from where it was sent, host order
- * @ce: it met congestion on its way to us (RFC 3168)
- * @group: it was sent to the job's group, not to us alone
+ * @port: source port, host order
+ * @ce: it met congestion on its way down (RFC 3168)
+ * @group: it was sent to the job's group, not to this worker alone
  */
 struct thc_origin {
 	u16	port;
@@ -26,18 +26,18 @@ struct thc_origin {
 
 /* The meaning of a packet from the aggregator. */
 enum thc_got {
-	THC_GOT_FOREIGN,	/* not for this worker's job, or no packet of ours */
+	THC_GOT_FOREIGN,	/* not a THC packet, or not for this worker's job */
 	THC_GOT_UNEXPECTED,	/* a duplicate, or an answer to an old request */
 	THC_GOT_EPOCH,		/* the epoch is over: thc_hdr.epoch is the new one */
-	THC_GOT_WAIT,		/* our contribution waits for another rank, or differs */
+	THC_GOT_WAIT,		/* the contribution waits for another rank, or differs */
 	THC_GOT_ANSWER,		/* the sum of the flight's chunk: land it */
 	THC_GOT_MISSED,		/* the sum is gone, its ranks are known: land it */
 	THC_GOT_BEHIND,		/* the sum is gone for good: no way to go on */
 };
 
-/* Does the aggregator send what @h says from @port? XDP answers from the port that
- * took the request, thcd from the base port. All these ports are thcd's. Who sends from them
- * all the same (IP_PKTINFO) needs the job's key.
+/* May the aggregator send a packet with header @h from @port? XDP answers from the port of the
+ * request, thcd from the base port. thcd has bound all these ports; a program that sends from one
+ * of them all the same (IP_PKTINFO) needs the job's key.
  */
 THC_INLINE int thc_sender_sent_from(const struct thc_sender *s, const struct thc_hdr *h, u16 port)
 {
@@ -47,7 +47,7 @@ THC_INLINE int thc_sender_sent_from(const struct thc_sender *s, const struct thc
 	       (slot < s->data.slots + s->control.slots && port == thc_sender_port(s, slot));
 }
 
-/* Are @count ranks of the job in @h's sum, those that its bitmap names? */
+/* Does @h name contributors, all of them ranks of the job, and count as many? */
 THC_INLINE int thc_sender_counts(const struct thc_sender *s, const struct thc_hdr *h)
 {
 	u64 bitmap = thc_be64(h->bitmap);
@@ -55,7 +55,7 @@ THC_INLINE int thc_sender_counts(const struct thc_sender *s, const struct thc_hd
 	return bitmap && !(bitmap & ~s->all) && thc_be16(h->count) == thc_ranks_count(bitmap);
 }
 
-/* Does the answer say what the request in flight asked for? Its op is the first contribution's. */
+/* Is @h the answer to the request in flight? Its op is that of the first contribution. */
 THC_INLINE int thc_flight_asked_for(const struct thc_sender *s, const struct thc_flight *f,
 				    const struct thc_hdr *h)
 {
@@ -82,15 +82,14 @@ THC_INLINE int thc_sender_knows_key(const struct thc_sender *s, const struct thc
 }
 
 /**
- * thc_sender_find() - whom a packet from the aggregator is about
- * @h: its header, @bytes with the payload
- * @port: from where it was sent, host order
- * @stream, @flight: set unless the result is THC_GOT_FOREIGN or THC_GOT_UNEXPECTED
- *	without a flight (then NULL)
+ * thc_sender_find() - finds the flight that a packet from the aggregator is about
+ * @h: its header; @bytes: of header and payload
+ * @port: source port, host order
+ * @stream, @flight: out: NULL if the result is THC_GOT_FOREIGN, and if it is THC_GOT_UNEXPECTED
+ *	without a flight
  *
- * Reads the header alone, whose tag is not checked yet: nothing is changed.
- * The caller checks the tag (thc_sender_seal_ok()), then says so by
- * thc_sender_apply().
+ * Reads the header alone, whose tag is not checked yet, and changes nothing. The caller checks the
+ * tag (thc_sender_seal_ok()), and then calls thc_sender_apply().
  */
 THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_hdr *h, u32 bytes,
 					u16 port, struct thc_stream **stream,
@@ -108,8 +107,8 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	    h->job != thc_be16(s->job) || thc_op_is_joining(h->op) || !thc_sender_knows_key(s, h) ||
 	    !thc_sender_sent_from(s, h, port))
 		return THC_GOT_FOREIGN;
-	/* an aggregator says of each request with a strange key that its epoch is over, and
-	 * which one is not: ours
+	/* an aggregator answers each request under an unknown key with an epoch's end; one that
+	 * names this epoch has nothing to do with it
 	 */
 	if (ends == (h->epoch == thc_be32(s->epoch)))
 		return THC_GOT_UNEXPECTED;
@@ -140,7 +139,7 @@ THC_INLINE enum thc_got thc_sender_find(struct thc_sender *s, const struct thc_h
 	return THC_GOT_UNEXPECTED;
 }
 
-/* Why a packet that thc_sender_find() finds nobody for is of no use. */
+/* Tells why a packet for which thc_sender_find() finds no flight is dropped. */
 THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 						   const struct thc_hdr *h, u32 bytes, u16 port)
 {
@@ -168,16 +167,14 @@ THC_INLINE enum thc_drop_reason thc_sender_refusal(const struct thc_sender *s,
 	return THC_DROP_UNEXPECTED;
 }
 
-/* Is what a worker drops for @why counted as foreign? What is corrupted, or came too late, has
- * counters of its own.
- */
+/* Does a drop for @why count as foreign? Corrupted and late packets have their own counters. */
 THC_INLINE int thc_drop_is_foreign(enum thc_drop_reason why)
 {
 	return why != THC_DROP_NONE && why != THC_DROP_TAG && why != THC_DROP_UNEXPECTED;
 }
 
-/* Is the packet the aggregator's, as it was sent? @got, @f: of thc_sender_find(); @d: of the
- * payload, @words 64-bit words, by the seal of answers.
+/* Does the packet's tag match? @got, @f: of thc_sender_find(); @d: digest of the payload, of @words
+ * 64-bit words, by the seal of answers.
  */
 THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
 				  const struct thc_flight *f, const struct thc_hdr *h,
@@ -192,8 +189,8 @@ THC_INLINE int thc_sender_seal_ok(const struct thc_sender *s, enum thc_got got,
 	       h->tag == thc_member_tag(s->member_seal, &s->lost, h, &s->end, &asked->tag, 1);
 }
 
-/* Of @count, as struct thc_received has it, in a job of @ranks: does the sum lack any? One that is
- * gone lacks all.
+/* Does a sum with @count, as in struct thc_received, lack any of a job's @ranks? A sum that is gone
+ * lacks all.
  */
 THC_INLINE int thc_count_lacks(u16 count, u32 ranks)
 {
@@ -201,11 +198,12 @@ THC_INLINE int thc_count_lacks(u16 count, u32 ranks)
 }
 
 /**
- * struct thc_landing - what a worker learns of a chunk
+ * struct thc_landing - the result of a chunk
  * @lanes: its sum; NULL: the sum is gone
- * @ranks: in the sum; 0: it is gone
- * @digest: what it adds to the digest of its round, 0: nothing
- * @count: ranks in the sum, 0: it is gone; and THC_COUNT_EXCLUDED, if not this worker
+ * @ranks: its contributors; 0: the sum is gone
+ * @digest: its contribution to the digest of its round, 0: none
+ * @count: number of contributors, 0: the sum is gone; and THC_COUNT_EXCLUDED, if this worker is
+ *	none
  */
 struct thc_landing {
 	const void *lanes;
@@ -214,7 +212,7 @@ struct thc_landing {
 	u16	count;
 };
 
-/* By its answer @h, with @lanes, or (THC_GOT_MISSED) by the message that there is none. */
+/* Makes the result from an answer with header @h and @lanes, or from a STALE (THC_GOT_MISSED). */
 THC_INLINE struct thc_landing thc_sender_landing(const struct thc_sender *s, enum thc_got got,
 						 const struct thc_hdr *h, const void *lanes,
 						 u32 digest)
@@ -232,9 +230,9 @@ THC_INLINE struct thc_landing thc_sender_landing(const struct thc_sender *s, enu
 	return l;
 }
 
-/* When the next timer may fire, and for how many packets. What was sent again, and then had an
- * answer, was lost, and so may be more; or this is the late answer to its first transmission, and
- * then those to the packets behind it come soon: within a quarter of a round trip.
+/* Sets when timers fire next, and for how many packets. An answer to a retransmitted packet shows
+ * that it was lost, and more may be lost; or it is the late answer to the first transmission, and
+ * then answers to the packets behind it come within a quarter of a round trip.
  */
 THC_INLINE void thc_sender_restart_timers(struct thc_sender *s, const struct thc_flight *f, u64 now)
 {
@@ -247,11 +245,10 @@ THC_INLINE void thc_sender_restart_timers(struct thc_sender *s, const struct thc
 		s->probes = THC_PROBES_MAX;
 }
 
-/* Round trip that an answer shows, 0: none. Of what was sent again it is not known
- * which packet was answered (Karn). Yet a path that is slower than the first
- * timeout has each packet sent again before its answer, and would never be
- * measured: there the time since the first transmission has to do, which is too
- * long rather than too short.
+/* Round trip that an answer shows, 0: none. After a retransmission it is not known which packet was
+ * answered (Karn). On a path slower than the first timeout, however, every packet is retransmitted
+ * before its answer comes, and there would never be a sample: there the time since the first
+ * transmission, which is rather too long than too short, is the sample.
  */
 THC_INLINE u64 thc_flight_rtt(const struct thc_sender *s, const struct thc_flight *f, u64 now)
 {
@@ -267,7 +264,7 @@ THC_INLINE void thc_flight_land(struct thc_sender *s, struct thc_stream *st, str
 {
 	thc_window_answer(&s->window, thc_flight_rtt(s, f, now));
 	thc_window_late(&s->window, f->order);
-	/* a retransmission may be overtaken by the answer to the original */
+	/* the answer to the first transmission may overtake a retransmission */
 	if (f->first_order > st->order_answered)
 		st->order_answered = f->first_order;
 	thc_sender_restart_timers(s, f, now);
@@ -286,7 +283,7 @@ THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, cons
 	s->probes = THC_PROBES;
 	f->waiting = 1;
 	f->order = s->order;
-	/* an older WAIT may come later: who is in stays in */
+	/* an older WAIT may come later, but a contributor stays one */
 	if (h->flags & THC_F_DIFFERS) {
 		if (!f->present)
 			f->differs |= thc_be64(h->bitmap);
@@ -297,8 +294,9 @@ THC_INLINE void thc_flight_wait(struct thc_sender *s, struct thc_flight *f, cons
 	f->differs = 0;
 }
 
-/* Each packet that comes with a mark is one that met congestion. The header's flag is that of a
- * contribution, ours or another rank's, and all that the aggregator says of a chunk repeats it.
+/* Takes in marks of congestion. @ce: on this packet's way down. The header's flag means that a
+ * contribution to the chunk, of any rank, was marked; all packets about the chunk repeat it, so it
+ * counts once.
  */
 THC_INLINE void thc_flight_marked(struct thc_sender *s, struct thc_flight *f,
 				  const struct thc_hdr *h, int ce)
@@ -312,18 +310,17 @@ THC_INLINE void thc_flight_marked(struct thc_sender *s, struct thc_flight *f,
 }
 
 /**
- * thc_sender_apply() - what the packet changes
+ * thc_sender_apply() - changes the sender by a packet whose tag matches
  * @got, @st, @f: of thc_sender_find()
- * @ce: it met congestion on its way to us (ECN)
+ * @ce: the packet met congestion on its way down (ECN)
  *
- * After THC_GOT_ANSWER and THC_GOT_MISSED the flight is free: remember its
- * owner and index before.
+ * After THC_GOT_ANSWER and THC_GOT_MISSED the flight is free: remember its owner and index before.
  */
 THC_INLINE void thc_sender_apply(struct thc_sender *s, enum thc_got got, struct thc_stream *st,
 				 struct thc_flight *f, const struct thc_hdr *h, int ce, u64 now)
 {
-	/* An answer to a retransmission of what had its answer already: the
-	 * original had arrived, so the window was cut for nothing.
+	/* A WAIT or repeated answer after the chunk's answer: the retransmission was needless,
+	 * since the original had arrived, so the cut was, too.
 	 */
 	if (f && !f->owner && f->cut && (h->op == THC_OP_WAIT || h->flags & THC_F_REPEAT)) {
 		thc_window_spurious(&s->window);

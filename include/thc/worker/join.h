@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How a worker joins: JOIN, again and again, until WELCOME says that all ranks are in. What a JOIN
- * would change, it changes if it repeats what CHALLENGE has asked, and CHALLENGE is answered at
- * once: it costs a round trip. Sockets and clocks are the caller's, as in sender.h.
+ * How a worker joins: it sends JOIN, again and again, until WELCOME says that all ranks are in. A
+ * JOIN changes the job only if it repeats the number of a CHALLENGE. The worker answers a CHALLENGE
+ * at once, so the exchange costs one round trip. Sockets and clocks are the caller's, as in
+ * sender.h.
  */
 #ifndef THC_JOIN_H
 #define THC_JOIN_H
@@ -24,9 +25,9 @@
  * thc_join_interval() - ms to the next JOIN
  * @sent: JOINs of this joining, 1 .. 2^32 - 1
  *
- * Soon at first, since packets are lost and ranks that start together are to be in soon. Seldom
- * later: a job may wait long for one rank that starts late, and what makes the job ready is
- * told to all at once.
+ * The interval is short at first, since packets are lost and ranks that start together should join
+ * soon. It is long later: a job may wait long for one rank, and when that rank joins, the
+ * aggregator tells all others at once.
  */
 THC_INLINE u32 thc_join_interval(u32 sent)
 {
@@ -35,41 +36,41 @@ THC_INLINE u32 thc_join_interval(u32 sent)
 	return THC_JOIN_FIRST_MS << (more < THC_JOIN_DOUBLED ? more : THC_JOIN_DOUBLED);
 }
 
-/* A group that could not be joined is not tried again sooner: it costs locks that all of the
- * worker's host needs.
+/* Least interval between attempts to join a group, in ms: each takes locks that the whole host
+ * shares.
  */
 #define THC_GROUP_RETRY_MS	1000
-/* A worker with the job's secret key believes a refusal that is not sealed by it only if nothing
- * else comes for so long: an aggregator with another key, or without the job, cannot seal it, and
- * anybody can send one.
+/* ms until a worker with the job's secret key believes an unsealed refusal, if nothing else comes.
+ * An aggregator with another key, or without the job, cannot seal its refusal, and anybody can
+ * forge an unsealed one.
  */
 #define THC_DOUBT_MS		2000
 /* Challenges that are answered between two JOINs of the timer: a rank that is let in meets one, and
  * each other rank that restarts meanwhile another one.
  */
 #define THC_CHALLENGES_MAX	4
-/* LEAVE is not answered: one of THC_LEAVES arrives almost surely. */
+/* LEAVEs that a worker sends: there is no answer, and one of them arrives almost surely. */
 #define THC_LEAVES		3
 
 /**
  * struct thc_joining - a worker's way into the job of one aggregator
- * @spec: what WELCOME said last
- * @epoch: of it
- * @parts: of the next one, or of the last one
- * @challenge: of our last JOIN, zero: it had none
- * @at: time of the next JOIN of the timer
- * @group_at: the job's group may be joined from then on; 0: at once
- * @doubt_at: time of the first refusal that was not sealed, 0: there was none
- * @doubt: enum thc_refusal of the last one
- * @sent: JOINs of the timer
- * @answered: challenges since the last one of these
- * @challenged: @challenge is the aggregator's last word: we are not in its epoch
- * @unanswered: and that is to be said at once
+ * @spec: the job, by the last WELCOME
+ * @epoch: of the last WELCOME
+ * @parts: of the next WELCOME, or of the last one
+ * @challenge: the one that JOINs repeat, zero: none
+ * @at: time of the timer's next JOIN
+ * @group_at: earliest time to join the job's group; 0: at once
+ * @doubt_at: time of the first unsealed refusal, 0: there was none
+ * @doubt: enum thc_refusal of the last unsealed refusal
+ * @sent: JOINs that the timer has sent
+ * @answered: challenges answered since the timer's last JOIN
+ * @challenged: a CHALLENGE came after the last WELCOME: the worker is not in the aggregator's epoch
+ * @unanswered: @challenge has still to be repeated, at once
  * @welcomed: @spec is filled in
- * @unsound: with what this worker cannot serve
+ * @unsound: the last WELCOME holds something that this worker cannot serve
  * @heard: a WELCOME came over the group
- * @ready: all ranks are in. Of a job with several aggregators each has to say so: until all do, it
- *	may change its mind, and when they do, the caller hands nothing on
+ * @ready: all ranks are in, by the last WELCOME. A job with several aggregators is ready when all
+ *	of them say so; until then @ready may be cleared, afterwards the caller passes no packet on
  */
 struct thc_joining {
 	struct thc_spec		spec;
@@ -92,9 +93,9 @@ struct thc_joining {
 
 /* The next step of a join. */
 enum thc_join_step {
-	THC_JOIN_ASK,		/* nothing is known of the job */
-	THC_JOIN_WAIT,		/* not all ranks are in */
-	THC_JOIN_READY,		/* they are */
+	THC_JOIN_ASK,		/* no WELCOME has come */
+	THC_JOIN_WAIT,		/* a rank has still to join */
+	THC_JOIN_READY,		/* all ranks are in */
 	THC_JOIN_REFUSED,	/* the job refuses this rank: thc_welcome.refusal */
 	THC_JOIN_UNSOUND,	/* a job that this worker cannot serve */
 };
@@ -106,7 +107,7 @@ THC_INLINE void thc_joining_begin(struct thc_joining *j, struct thc_sender *s,
 	u8 *begin = (u8 *)j;
 	u32 i;
 
-	/* what is large need not be cleared */
+	/* @parts is large, and its records need not be cleared */
 	for (i = 0; i < offsetof(struct thc_joining, parts); i++)
 		begin[i] = 0;
 	thc_parts_begin(&j->parts);
@@ -121,8 +122,9 @@ THC_INLINE u64 thc_joining_at(const struct thc_joining *j)
 	return j->unanswered ? 0 : j->at;
 }
 
-/* The next JOIN, to be sealed and sent now. Its epoch is the worker's last one, which the next
- * is to be newer than. Whoever is in says HEARD, with the epoch's salt where a challenge would be.
+/* Makes the next JOIN, which the caller seals and sends now. Its epoch is the worker's last one,
+ * which the next epoch has to be newer than. A worker that is in the epoch says HEARD, and puts the
+ * epoch's salt in the place of a challenge.
  */
 THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_sender *s,
 				    struct thc_hdr *h, struct thc_join *payload, u64 now)
@@ -142,7 +144,7 @@ THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_send
 	};
 	thc_nonce_copy(payload->nonce, s->nonce);
 	thc_nonce_copy(payload->challenge, heard ? j->spec.salt : j->challenge);
-	/* which this JOIN did not say: it may be asked again */
+	/* this JOIN repeats no challenge: the worker may have to answer the last one again */
 	if (heard)
 		thc_nonce_copy(j->challenge, none);
 	j->unanswered = 0;
@@ -153,10 +155,10 @@ THC_INLINE void thc_joining_request(struct thc_joining *j, const struct thc_send
 }
 
 /**
- * thc_sender_set_key() - the keys of joining
- * @key: the job's secret key, NULL: it has none
+ * thc_sender_set_key() - sets the keys of membership packets
+ * @key: the job's secret key, NULL: the job has none
  *
- * The sender's job is known. Takes some microseconds.
+ * The sender's job number is set. Takes some microseconds.
  */
 static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
 {
@@ -170,8 +172,8 @@ static inline void thc_sender_set_key(struct thc_sender *s, const u8 *key)
 	thc_member_key_derive(&s->lost, key, THC_KEY_LOST, s->job);
 }
 
-/* Is it time for a JOIN? Then it is made, and the caller sends it. *@due: lowered to the time of
- * the next one.
+/* Makes a JOIN, which the caller sends, if it is time for one; returns whether it is. *@due:
+ * lowered to the time of the next one.
  */
 THC_INLINE int thc_joining_asks(struct thc_joining *j, const struct thc_sender *s,
 				struct thc_hdr *h, struct thc_join *payload, u64 now, u64 *due)
@@ -187,14 +189,14 @@ THC_INLINE int thc_joining_asks(struct thc_joining *j, const struct thc_sender *
 	return 1;
 }
 
-/* Is the WELCOME sealed by the job's key? @end: ours, or the group's */
+/* Is the WELCOME sealed by the job's key? @end: this worker's, or the group's */
 THC_INLINE int thc_joining_sealed(const struct thc_sender *s, const struct thc_hdr *h,
 				  const struct thc_welcome *w, u32 bytes, const struct thc_end *end)
 {
 	return h->tag == thc_member_tag(s->member_seal, &s->welcome, h, end, w, (int)(bytes / 8));
 }
 
-/* Does @w refuse a worker with our nonce, with a seal that anybody can make? */
+/* Does @w refuse this worker, by its nonce, with a seal that anybody can make? */
 THC_INLINE int thc_joining_doubts(const struct thc_sender *s, const struct thc_hdr *h,
 				  const struct thc_welcome *w, u32 bytes)
 {
@@ -235,10 +237,10 @@ THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 	if (!thc_seal_names(h, s->welcome.id))
 		return thc_joining_doubts(s, h, w, bytes) ? THC_DROP_NONE : THC_DROP_KEY;
 	if (thc_nonce_is_none(w->nonce)) {
-		/* that somebody has heard it, and sends it on, does not show that we do */
+		/* a copy to this worker alone does not prove that the group reaches this worker */
 		if (!from.group)
 			return THC_DROP_ADDRESS;
-		/* whoever joins again hears the group before it is told which one it is */
+		/* a worker that rejoins may hear the group before WELCOME names it */
 		if (!j->welcomed)
 			return THC_DROP_UNEXPECTED;
 		end = j->spec.group;
@@ -248,12 +250,13 @@ THC_INLINE enum thc_drop_reason thc_joining_admit(const struct thc_joining *j,
 }
 
 /**
- * thc_joining_challenge() - what a CHALLENGE changes: the next JOIN says it, at once
+ * thc_joining_challenge() - takes in a CHALLENGE, which the next JOIN repeats at once
  * @h: its header, of this version; @c follows it, whole
  * @port: from where it was sent, host order
  *
- * THC_DROP_UNEXPECTED: it is none of the joining under way, our last JOIN has said it, or there are
- * too many, since recorded ones come again, too. Who is asked is not in the aggregator's epoch.
+ * A challenged worker is not in the aggregator's epoch. Returns THC_DROP_UNEXPECTED if the
+ * CHALLENGE answers another joining, if the last JOIN has repeated it, or if there are too many,
+ * since anybody can replay recorded ones.
  */
 THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 						      const struct thc_sender *s,
@@ -279,14 +282,16 @@ THC_INLINE enum thc_drop_reason thc_joining_challenge(struct thc_joining *j,
 	return THC_DROP_NONE;
 }
 
-/* Do answers come as before, @reply to @group? */
+/* Has @s the same way of answers, @reply to @group? */
 THC_INLINE int thc_joining_same_group(const struct thc_spec *s, u8 reply, struct thc_end group)
 {
 	return s->reply == reply && s->group.port == group.port &&
 	       thc_addr_equal(&s->group.addr, &group.addr);
 }
 
-/* A WELCOME to the group: it reaches us, unless it is a recording of another epoch's. */
+/* Takes in a WELCOME to the group: the group reaches this worker, unless the WELCOME is a recording
+ * of another epoch's.
+ */
 THC_INLINE enum thc_drop_reason thc_joining_hear(struct thc_joining *j, const struct thc_welcome *w,
 						 u32 bytes)
 {
@@ -298,7 +303,7 @@ THC_INLINE enum thc_drop_reason thc_joining_hear(struct thc_joining *j, const st
 	return THC_DROP_NONE;
 }
 
-/* Is a refusal that may be anybody's to be believed now? */
+/* Should the worker believe an unsealed refusal now? */
 THC_INLINE int thc_joining_believes(struct thc_joining *j, u8 refusal, u64 now)
 {
 	if (!j->doubt_at)
@@ -307,7 +312,7 @@ THC_INLINE int thc_joining_believes(struct thc_joining *j, u8 refusal, u64 now)
 	return !j->welcomed && now - j->doubt_at >= THC_DOUBT_MS * THC_NS_PER_MS;
 }
 
-/* A whole WELCOME is there. */
+/* Takes in a complete WELCOME. */
 static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
 {
 	const struct thc_welcome *w = &j->parts.info.welcome;
@@ -323,7 +328,7 @@ static inline void thc_joining_read(struct thc_joining *j, struct thc_sender *s)
 	j->welcomed = 1;
 	j->challenged = 0;
 	j->ready = !!(j->spec.flags & THC_WELCOME_F_READY);
-	/* it is there: what the network said before is no reason to give it up later */
+	/* the aggregator is there: earlier errors of the network are no reason to give it up */
 	s->unreachable = 0;
 	s->unreachable_at = 0;
 }
@@ -357,25 +362,25 @@ THC_INLINE enum thc_join_step thc_joining_step(const struct thc_joining *j,
 	return j->ready ? THC_JOIN_READY : THC_JOIN_WAIT;
 }
 
-/* Does the aggregator count this worker in, for all that it has said? Whoever gives up tells it. */
+/* Does the aggregator count this worker in, by its last WELCOME? Such a worker takes leave. */
 THC_INLINE int thc_joining_is_in(const struct thc_joining *j)
 {
 	return j->welcomed && !(j->spec.flags & THC_WELCOME_F_REFUSED);
 }
 
-/* Is it time to join the job's group? Of its IP version the caller knows. */
+/* Is it time to join the job's group? The caller has to check the group's IP version. */
 THC_INLINE int thc_joining_wants_group(const struct thc_joining *j, u64 now)
 {
 	return j->welcomed && j->spec.reply == THC_REPLY_MULTICAST && now >= j->group_at;
 }
 
-/* The group is being joined now: if that fails, or does not help, it is tried again. */
+/* Notes an attempt to join the group now; it is repeated later if it fails or does not help. */
 THC_INLINE void thc_joining_tries_group(struct thc_joining *j, u64 now)
 {
 	j->group_at = now + THC_GROUP_RETRY_MS * THC_NS_PER_MS;
 }
 
-/* The time to join has run out: why? */
+/* Tells why the worker has not joined in time. */
 THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct thc_sender *s,
 				    struct thc_failure *f)
 {
@@ -395,8 +400,8 @@ THC_INLINE void thc_joining_failure(const struct thc_joining *j, const struct th
 }
 
 /**
- * thc_sender_set_epoch() - the keys of the epoch that @spec is of
- * @key: the job's secret key, NULL: it has none
+ * thc_sender_set_epoch() - sets the keys of data and answers of the epoch in @spec
+ * @key: the job's secret key, NULL: the job has none
  *
  * Takes some tens of microseconds.
  */
@@ -409,11 +414,11 @@ static inline void thc_sender_set_epoch(struct thc_sender *s, const struct thc_s
 }
 
 /**
- * thc_joining_end() - all ranks are in: the sender is made ready
- * @flight: zeroed room for the job's slots, data_slots and control_slots
+ * thc_joining_end() - makes the sender ready for data, once all ranks are in
+ * @flight: zeroed, one per slot of the job, data_slots and control_slots
  * @window: most chunks of data in flight
  *
- * thc_sender_set_epoch() has been called.
+ * The caller has called thc_sender_set_epoch().
  */
 THC_INLINE void thc_joining_end(const struct thc_joining *j, struct thc_sender *s,
 				struct thc_flight *flight, u32 window)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * When is a packet sent again?
- *  - Answers to packets first sent somewhat later have come: it was lost on
- *    the way up or its answer on the way down. The window is cut.
- *  - Its timer ran out and no answer at all came for as long; only the oldest
- *    few, so that a stall does not turn into a burst. When these turn out to
- *    have been lost, twice as many more follow a moment later. The first
- *    timer of a stall cuts the window; an answer to a packet that was on its
- *    way then, and was not sent again, says that nothing was lost: the cut is
- *    undone.
- * WAIT in reply says it was neither: somebody else is late. The cut is undone
- * and the packet counts as just sent.
- *  - The network complains, as anybody may in its name: the oldest one of each stream asks the
- *    aggregator itself, every THC_ASK, until a valid packet comes or stall.h gives up.
+ *  - It is lost: answers have come to packets first sent somewhat later. The packet was lost on
+ *    the way up, or its answer on the way down. The window is cut.
+ *  - Its timer has run out, and no answer at all came for as long. Only the oldest few packets
+ *    are sent, so that a stall does not become a burst. If they turn out to have been lost, twice
+ *    as many follow a moment later. The first timer of a stall cuts the window. An answer to a
+ *    packet that was in flight then, and was not sent again, shows that nothing was lost: the cut
+ *    is undone.
+ *    A WAIT in reply means that nothing was lost, and another rank is late: the cut is undone,
+ *    and the packet counts as just sent.
+ *  - The network reports an error, which anybody can forge: the oldest packet of each stream is
+ *    sent every THC_ASK, until a valid packet comes or stall.h gives up.
  */
 #ifndef THC_OVERDUE_H
 #define THC_OVERDUE_H
@@ -22,23 +21,25 @@
 /* Tries after which a packet's timer grows no further. */
 #define THC_TRIES_MAX		255
 
-/* A look goes through all that is in flight, and an answer may have overtaken others that another
- * CPU still has: what seems lost is looked at a quarter of a round trip later, within these limits.
+/* A look walks all packets in flight. Another CPU may still hold answers that the latest one has
+ * overtaken, so a seeming loss is looked at a quarter of a round trip later, within these limits.
  */
 #define THC_LOOK_LEAST		(50 * THC_NS_PER_US)
 #define THC_LOOK_MOST		(5 * THC_NS_PER_MS)
 
-/* While the network complains looks come at least about as often: thc_sender_asks_at(). */
+/* Interval of such questions while the network reports errors; thc_sender_asks_at() has looks come
+ * about as often.
+ */
 #define THC_ASK			(200 * THC_NS_PER_MS)
 
 /**
  * struct thc_overdue - a pass over the flights of a stream, oldest first
- * @at: slots looked at
+ * @at: slots passed so far
  * @seen: flights among them
- * @reorder: thc_window_reorder() when it began: a cut does not tighten it
- * @timers: retransmissions by timer left
- * @fired: some were made
- * @due: earliest timer met
+ * @reorder: thc_window_reorder() at the beginning: a cut during the pass does not tighten it
+ * @timers: retransmissions by timer that are left
+ * @fired: a timer has retransmitted a packet
+ * @due: earliest timer of the flights seen
  */
 struct thc_overdue {
 	u32	at;
@@ -59,10 +60,12 @@ THC_INLINE void thc_overdue_begin(const struct thc_sender *s, struct thc_overdue
 	o->due = ~0ULL;
 }
 
-/* A packet's second timer tells no more than its first one (RFC 5681, section 3.1). */
+/* Cuts the window for a retransmission, and returns whether it did. A packet's second timeout is no
+ * further sign of congestion (RFC 5681, section 3.1).
+ */
 THC_INLINE u8 thc_flight_cuts(struct thc_sender *s, const struct thc_flight *f, int lost)
 {
-	/* after a WAIT it has arrived: asking again is no sign of congestion */
+	/* after a WAIT the packet has arrived: sending it again is no sign of congestion */
 	if (f->waiting)
 		return 0;
 	if (lost)
@@ -80,7 +83,7 @@ THC_INLINE void thc_flight_again(struct thc_sender *s, struct thc_flight *f, int
 	f->cut = cut;
 }
 
-/* Is there a complaint that @f, the oldest of its stream, has to ask about now? */
+/* Has the network reported an error, about which @f, the oldest of its stream, asks now? */
 THC_INLINE int thc_flight_asks(const struct thc_sender *s, const struct thc_flight *f, u64 now)
 {
 	return s->unreachable_at && now >= f->sent_at + THC_ASK;
@@ -125,7 +128,7 @@ THC_INLINE u64 thc_overdue_end(struct thc_sender *s, const struct thc_overdue *o
 	return o->due < s->timers_at ? s->timers_at : o->due;
 }
 
-/* Something has happened: is it time to look? Else it is soon. */
+/* Something has happened: is it time to look? If not, the next look is brought forward. */
 THC_INLINE int thc_sender_looks(struct thc_sender *s, u64 now)
 {
 	u64 soon = s->window.srtt / 4;

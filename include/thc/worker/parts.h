@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A WELCOME out of its parts. They are sent one after the other, and all of them again for the next
- * JOIN: who misses one waits for it, and keeps what came before it.
+ * Assembly of a WELCOME from its parts. The aggregator sends the parts in order, and all of them
+ * again for the next JOIN. A worker that misses a part keeps the earlier ones and waits for it.
  */
 #ifndef THC_PARTS_H
 #define THC_PARTS_H
@@ -10,10 +10,10 @@
 #include <thc/wire/welcome.h>
 
 /**
- * struct thc_parts - what has come of a WELCOME
- * @info: its fixed part and epoch; bytes: of @record
- * @next: the part that is missing; as many as there are parts: none
- * @record: of all parts so far
+ * struct thc_parts - the parts of a WELCOME that have come
+ * @info: fixed part and epoch; `bytes`: of @record
+ * @next: number of the missing part; equal to the number of parts: none is missing
+ * @record: records of the parts that have come
  */
 struct thc_parts {
 	struct thc_job_info	info;
@@ -23,13 +23,13 @@ struct thc_parts {
 
 _Static_assert(THC_WELCOME_PARTS *THC_RECORDS_PER_PART == THC_RECORDS_MAX, "room for records");
 
-/* Is there a whole WELCOME? */
+/* Have all parts of the WELCOME come? */
 THC_INLINE int thc_parts_whole(const struct thc_parts *p)
 {
 	return p->next && p->next == p->info.welcome.parts;
 }
 
-/* Forgets what has come; the records need not be cleared. */
+/* Forgets all parts; the records need not be cleared. */
 THC_INLINE void thc_parts_begin(struct thc_parts *p)
 {
 	p->info = (struct thc_job_info){ .epoch = 0 };
@@ -46,7 +46,7 @@ THC_INLINE enum thc_drop_reason thc_parts_form(const struct thc_welcome *w, u32 
 	return THC_DROP_NONE;
 }
 
-/* Are both of one WELCOME? */
+/* Are @a and @b the fixed parts of one WELCOME? */
 THC_INLINE int thc_parts_together(const struct thc_welcome *a, const struct thc_welcome *b)
 {
 	const u8 *x = (const u8 *)a, *y = (const u8 *)b;
@@ -58,7 +58,7 @@ THC_INLINE int thc_parts_together(const struct thc_welcome *a, const struct thc_
 	return 1;
 }
 
-/* Does the whole WELCOME that is there begin with this part? */
+/* Is this part the first one of the WELCOME that is already complete? */
 THC_INLINE int thc_parts_again(const struct thc_parts *p, u32 epoch, const struct thc_welcome *w,
 			       u32 bytes)
 {
@@ -75,11 +75,11 @@ THC_INLINE int thc_parts_again(const struct thc_parts *p, u32 epoch, const struc
 }
 
 /**
- * thc_parts_add() - a part that was admitted, of good form
+ * thc_parts_add() - adds a part that was admitted and has good form
  * @bytes: of payload
  *
- * Returns whether the WELCOME is whole with it; a part that is not the next one is not taken. What
- * is whole stays so if it is said again.
+ * Returns whether the WELCOME is complete now. A part out of order is not added. A complete WELCOME
+ * stays complete if the aggregator sends it again.
  */
 static inline int thc_parts_add(struct thc_parts *p, u32 epoch, const struct thc_welcome *w,
 				u32 bytes)
@@ -104,7 +104,7 @@ static inline int thc_parts_add(struct thc_parts *p, u32 epoch, const struct thc
 	return thc_parts_whole(p);
 }
 
-/* The salt in a WELCOME to the group, which has one record; NULL: it is none. */
+/* The salt in a WELCOME to the group, whose only record is SEAL; NULL: it is no such WELCOME. */
 THC_INLINE const u8 *thc_parts_salt(const struct thc_welcome *w, u32 bytes)
 {
 	const struct thc_record_seal *r = (const void *)(w + 1);

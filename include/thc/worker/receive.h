@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A worker's packets in: what is asked of one, in which order, and what comes of it. libthc over
- * UDP and thc.ko compile this text; each is a host, which lends what differs between them.
+ * Reception of a worker's packets: which checks a packet passes, in which order, and what it
+ * changes. libthc (over UDP) and thc.ko compile this text. Each is a host: it implements the
+ * functions declared here.
  */
 #ifndef THC_RECEIVE_H
 #define THC_RECEIVE_H
@@ -23,14 +24,16 @@ THC_INLINE const void *thc_host_payload(struct thc_host *host, enum thc_got got,
 THC_INLINE struct thc_digest thc_host_digest(struct thc_host *host, const struct thc_sender *s,
 					     const void *payload, int words);
 
-/* A flight has got WAIT, its answer, or the message that there is none. */
+/* Tells the host that a flight has got WAIT, its answer, or a STALE in place of its answer. */
 THC_INLINE void thc_host_took(struct thc_host *host, enum thc_got got, const struct thc_hdr *h);
 
-/* A chunk of @st has its answer, or there is none; @was: its flight's. Follows thc_host_took(). */
+/* Tells the host, after thc_host_took(), that a chunk of @st has its answer or will get none; @was:
+ * the packet that was in flight.
+ */
 THC_INLINE void thc_host_landed(struct thc_host *host, const struct thc_stream *st,
 				struct thc_ready was, const struct thc_landing *l);
 
-/* The worker cannot go on. */
+/* Tells the host that the worker cannot go on. */
 THC_INLINE void thc_host_failed(struct thc_host *host, const struct thc_failure *f);
 
 /**
@@ -54,7 +57,9 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	u32 digest = 0;
 	int words;
 
-	/* an epoch's end that answers nothing in flight has a tag that we cannot tell */
+	/* the tag of a STALE that ends an epoch covers a request: without one in flight it cannot
+	 * be checked
+	 */
 	if (got == THC_GOT_FOREIGN || (got != THC_GOT_EPOCH && !thc_seal_names(h, s->down.id)))
 		return thc_sender_refusal(s, h, bytes, from.port);
 	if (bytes > sizeof(*h) + THC_LANE_BYTES)
@@ -63,7 +68,7 @@ THC_INLINE enum thc_drop_reason thc_worker_receive(struct thc_host *host, struct
 	if (!payload)
 		return THC_DROP_TAG;
 	words = (int)((bytes - sizeof(*h)) / 8);
-	/* once, for the tag and for the round */
+	/* one digest serves the tag and the digest of the round */
 	d = thc_host_digest(host, s, payload, words);
 	if (!thc_sender_seal_ok(s, got, f, h, d, words))
 		return THC_DROP_TAG;

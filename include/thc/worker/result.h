@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The digest of a round: what each answer that a worker takes adds to it. Workers that have taken
- * all answers of a round compare their sums, and so learn whether they hold the same results.
+ * The digest of a round: the sum of numbers that each answer contributes. Workers that have taken
+ * all answers of a round compare digests, and so learn whether they hold the same results.
  */
 #ifndef THC_RESULT_H
 #define THC_RESULT_H
@@ -9,7 +9,9 @@
 #include <thc/mix.h>
 #include <thc/wire/seal.h>
 
-/* Of an answer's lanes, which its seal has digested as @d; without a seal, here. */
+/* Digest of an answer's lanes: from @d, which the seal has computed, or, without a seal, computed
+ * here.
+ */
 THC_INLINE u64 thc_result_lanes(u8 seal, struct thc_digest d, const void *lanes)
 {
 	if (seal == THC_SEAL_NH)
@@ -20,11 +22,11 @@ THC_INLINE u64 thc_result_lanes(u8 seal, struct thc_digest d, const void *lanes)
 }
 
 /**
- * thc_result_digest() - what an answer adds to the digest of its round
- * @key: of answers; of zeros in a job without a secret key
- * @d: of its lanes, as for its tag
+ * thc_result_digest() - an answer's contribution to the digest of its round
+ * @key: of answers; all zero in a job without a secret key
+ * @d: digest of the lanes, as for the tag
  *
- * The sum modulo 2^32 is that of the round, or of a part of it, in whatever order answers come.
+ * The caller adds the contributions modulo 2^32, in any order.
  */
 THC_INLINE u32 thc_result_digest(u8 seal, const struct thc_seal_key *key, const struct thc_hdr *h,
 				 struct thc_digest d, const void *lanes)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A worker's side of the protocol: one worker of one aggregator, and the packets
- * it sends. Pure functions over its state, which the caller guards; sockets, memory
- * and clocks are the caller's. What comes back is receive.h's, what is sent again
- * overdue.h's, and when there is no point in waiting stall.h's.
+ * The sender: one worker's state at one aggregator, and the packets that the worker sends. Pure
+ * functions over that state; the caller guards it, and provides sockets, memory and clocks. Packets
+ * from the aggregator are in receive.h, retransmission in overdue.h, and giving up in stall.h.
  */
 #ifndef THC_SENDER_H
 #define THC_SENDER_H
@@ -15,7 +14,7 @@
 #include <thc/worker/stream.h>
 #include <thc/worker/window.h>
 
-/* Without an option: how long nothing may move, and how long all ranks may take to join. */
+/* Defaults, in ms: the wait without progress, and the wait for all ranks to join. */
 #define THC_TIMEOUT_MS		60000U
 #define THC_JOIN_TIMEOUT_MS	60000U
 /* Packets of a UDP super-packet, below the kernel's limit of 64, and its bytes, below 64 KiB. */
@@ -25,7 +24,7 @@
 #define THC_WIRE_IP4		42U
 #define THC_WIRE_IP6		62U
 
-/* Retransmissions by timer at a time, as long as none of them was needed. */
+/* Packets that timers retransmit at a time, until a retransmission proves to have been needed. */
 #define THC_PROBES		2
 
 /**
@@ -35,28 +34,28 @@
  * @window: congestion window of both streams together
  * @order: packets sent so far
  * @progress_at: time of the last answer, or of the first packet after a pause
- * @unreachable_at: time of the network's first complaint since, 0: none
- * @unreachable: errno of the network's last complaint
- * @timers_at: no retransmission by timer before
+ * @unreachable_at: time of the network's first error since that answer or packet, 0: none
+ * @unreachable: errno of the network's last error
+ * @timers_at: timers retransmit nothing before this time
  * @probes: retransmissions by timer allowed at @timers_at
- * @stalls: times they fired since the last answer
- * @look_at: time to look for what is overdue, unless something happens before
- * @up: seals our data
- * @down: seals answers
- * @join: seals our JOIN and LEAVE
- * @welcome: seals WELCOME
- * @lost: seals STALE that ends an epoch
- * @nonce: of the joining under way, or of that which has brought us in
- * @end: ours
+ * @stalls: times that timers have fired since the last answer
+ * @look_at: when to look for overdue packets, unless something happens before
+ * @up: key of this worker's data
+ * @down: key of answers
+ * @join: key of this worker's JOIN and LEAVE
+ * @welcome: key of WELCOME and CHALLENGE
+ * @lost: key of a STALE that ends an epoch
+ * @nonce: of the current joining, or of the one that has succeeded
+ * @end: this worker's end of the path, as membership packets are sealed
  * @all: mask of the job's ranks
- * @epoch: its incarnation
- * @job: its number
+ * @epoch: the job's incarnation
+ * @job: the job's number
  * @port: the aggregator's base port, host order
- * @rank: of this worker
+ * @rank: this worker's
  * @widths: the job's rows, of LUT_ADD
  * @seal: of data and answers
- * @member_seal: of all else; THC_SEAL_NH: we have the job's secret key
- * @one_port: the base port is that of all slots
+ * @member_seal: of membership packets; THC_SEAL_NH: the worker has the job's secret key
+ * @one_port: all slots are reached on the base port
  */
 struct thc_sender {
 	struct thc_stream	data;
@@ -88,7 +87,7 @@ struct thc_sender {
 	u8			one_port;
 };
 
-/* Starts over in a new epoch. What was learnt about the path is kept. */
+/* Starts over in a new epoch. The round-trip estimate is kept: the path is the same. */
 THC_INLINE void thc_sender_init(struct thc_sender *s, u32 window)
 {
 	thc_window_init(&s->window, window);
@@ -118,7 +117,7 @@ THC_INLINE void thc_sender_header(const struct thc_sender *s, struct thc_hdr *h,
 	};
 }
 
-/* A LEAVE, to be sealed. */
+/* Writes a LEAVE; the caller seals it. */
 THC_INLINE void thc_sender_leave(const struct thc_sender *s, struct thc_hdr *h,
 				 struct thc_leave *payload)
 {
@@ -126,7 +125,7 @@ THC_INLINE void thc_sender_leave(const struct thc_sender *s, struct thc_hdr *h,
 	thc_nonce_copy(payload->nonce, s->nonce);
 }
 
-/* The header of chunk @sequence of @st, to be sealed once the payload is in. */
+/* Writes the header of chunk @sequence of @st; the caller adds the payload and seals both. */
 THC_INLINE void thc_sender_request(const struct thc_sender *s, const struct thc_stream *st,
 				   struct thc_hdr *h, u8 op, u8 width, u32 round, u64 sequence)
 {
@@ -145,11 +144,10 @@ THC_INLINE u16 thc_sender_port(const struct thc_sender *s, u32 slot)
 THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 now)
 {
 	f->sent_at = now;
-	/* What was sent again comes after what was not, and the later the oftener it was. There
-	 * is no bound but THC_TRIES_MAX: timers send few packets at a time, the oldest of both
-	 * streams that are due, norms first. Were the pause as short as that of timers, two norms
-	 * that wait for a rank would be sent each time, and never a lost packet that the rank is
-	 * waiting for.
+	/* A packet's timeout grows with its retransmissions, bounded by THC_TRIES_MAX alone. Timers
+	 * send few packets at a time: the oldest ones that are due, norms first. With a constant
+	 * timeout two norms that wait for a late rank would be due each time, and a lost packet
+	 * that the late rank needs would never get its turn.
 	 */
 	f->due = now + thc_window_rto(&s->window) * (1 + f->tries);
 	f->order = s->order++;
@@ -157,13 +155,13 @@ THC_INLINE void thc_flight_sent(struct thc_sender *s, struct thc_flight *f, u64 
 	f->cut = 0;
 }
 
-/* Packets are in flight that had no answer yet. */
+/* Is any packet in flight without an answer? */
 THC_INLINE int thc_sender_busy(const struct thc_sender *s)
 {
 	return s->data.in_flight || s->control.in_flight;
 }
 
-/* The network says, by @error, an errno, that packets do not arrive. */
+/* Notes that the network has reported @error, an errno: packets do not arrive. */
 THC_INLINE void thc_sender_unreachable(struct thc_sender *s, int error, u64 now)
 {
 	if (!s->unreachable_at)
@@ -181,7 +179,7 @@ THC_INLINE struct thc_flight *thc_flight_launch(struct thc_sender *s, struct thc
 {
 	struct thc_flight *f = thc_stream_flight(st, st->next);
 
-	/* what the network said while nothing was asked is about no answer that is missing */
+	/* an error from an idle time is no reason for a missing answer */
 	if (!thc_sender_busy(s)) {
 		s->unreachable_at = 0;
 		s->progress_at = now;

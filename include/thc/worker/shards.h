@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How a worker joins a job that has several aggregators: each of them as join.h says, and what
- * follows from what all have said. Number 0 lists them, so the worker may know more of them later.
+ * How a worker joins a job that has several aggregators: it joins each as join.h says, and compares
+ * what all have announced. Number 0 lists the others, so the worker may learn of them later.
  */
 #ifndef THC_WORKER_SHARDS_H
 #define THC_WORKER_SHARDS_H
@@ -9,18 +9,18 @@
 #include <thc/wire/shards.h>
 #include <thc/worker/join.h>
 
-/* A worker's way into the job of one aggregator, and the sender that goes it. */
+/* A worker's joining at one aggregator, and the sender for that aggregator. */
 struct thc_joiner {
 	const struct thc_joining *j;
 	const struct thc_sender *s;
 };
 
 /**
- * struct thc_joiners - a worker's ways into the job of all aggregators that it knows
- * @home: whose they are
- * @at: that of aggregator number @shard, below @known
- * @known: aggregators that the worker sends to, at least one
- * @listed: they are all that the job has. Else number 0 is to say how many there are
+ * struct thc_joiners - a worker's joinings at all aggregators that it knows
+ * @home: the caller's object, for @at
+ * @at: the joining at aggregator number @shard, below @known
+ * @known: number of aggregators that the worker sends to, at least one
+ * @listed: these are all aggregators of the job; else number 0 has still to say how many there are
  */
 struct thc_joiners {
 	const void *home;
@@ -37,7 +37,7 @@ THC_INLINE int thc_joiners_lack(const struct thc_joiners *all)
 	return j->welcomed && j->spec.shards > all->known;
 }
 
-/* The first aggregator that has not said that all ranks are in; @known: there is none. */
+/* The first aggregator that has not announced READY; @known: all have. */
 THC_INLINE u32 thc_joiners_unready(const struct thc_joiners *all)
 {
 	u32 i;
@@ -47,15 +47,13 @@ THC_INLINE u32 thc_joiners_unready(const struct thc_joiners *all)
 	return i;
 }
 
-/* Have all of the job's aggregators said that all ranks are in? */
+/* Have all of the job's aggregators announced READY? */
 THC_INLINE int thc_joiners_ready(const struct thc_joiners *all)
 {
 	return thc_joiners_unready(all) == all->known && !thc_joiners_lack(all);
 }
 
-/* Do all aggregators that have spoken mean the job that number @shard means, and is @shard the
- * number that it has for itself?
- */
+/* Has number @shard announced that number, and the job that all others have announced? */
 THC_INLINE int thc_joiners_agree(const struct thc_joiners *all, u32 shard)
 {
 	const struct thc_spec *spec = &all->at(all->home, shard).j->spec;
@@ -73,7 +71,7 @@ THC_INLINE int thc_joiners_agree(const struct thc_joiners *all, u32 shard)
 }
 
 /**
- * thc_joiners_step() - what follows from the last words of aggregator number @shard
+ * thc_joiners_step() - the next step after a packet from aggregator number @shard
  * @f: out: why the worker cannot join; THC_FAILED_NOT: it may
  */
 THC_INLINE enum thc_join_step thc_joiners_step(const struct thc_joiners *all, u32 shard,
@@ -106,8 +104,8 @@ THC_INLINE enum thc_join_step thc_joiners_step(const struct thc_joiners *all, u3
 	return step;
 }
 
-/* The time to join has run out: who is to blame, and why? To those that the worker has never sent
- * to it is itself the rank that is missing.
+/* Names who is to blame when the time to join has run out. Aggregators that this worker has never
+ * sent to miss this rank.
  */
 THC_INLINE void thc_joiners_failure(const struct thc_joiners *all, struct thc_failure *f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * When nothing moves: whom a worker lacks, and whether there is a point in waiting.
+ * Stalls: which ranks a worker waits for, and when it gives up.
  */
 #ifndef THC_STALL_H
 #define THC_STALL_H
@@ -9,13 +9,13 @@
 
 #include <thc/worker/sender.h>
 
-/* The network may say for so long that the aggregator cannot be reached. */
+/* ms for which the network may report that the aggregator is unreachable. */
 #define THC_UNREACHABLE_MS	1000
 
 /**
  * struct thc_absent - what the last WAITs say of the oldest chunks in flight
- * @missing: ranks that the chunks lack, 0: no WAIT came
- * @differing: ranks that sent something else for them, 0: none is known
+ * @missing: ranks whose contributions the chunks lack, 0: no WAIT came
+ * @differing: ranks that sent other data for the chunks, 0: none is known
  * @left: one of the missing ranks has left
  */
 struct thc_absent {
@@ -24,9 +24,9 @@ struct thc_absent {
 	int	left;
 };
 
-/* The oldest chunks are those of the control stream and of the data stream that belong to @round or
- * to an earlier one. Later ones do not count: they may rightly wait for ranks that are busy with
- * this round's data.
+/* Looks at the oldest chunk of the control stream and of the data stream, unless it belongs to a
+ * later round than @round: such a chunk may rightly wait for ranks that are busy with this round's
+ * data.
  */
 THC_INLINE struct thc_absent thc_sender_absent(const struct thc_sender *s, u32 round)
 {
@@ -84,7 +84,7 @@ THC_INLINE int thc_sender_stalled(struct thc_sender *s, u32 round, int needed, u
 	return f->reason != THC_FAILED_NOT;
 }
 
-/* When to ask that again; ~0: when something is sent. */
+/* When to call thc_sender_stalled() again; ~0: when something is sent. */
 THC_INLINE u64 thc_sender_asks_at(const struct thc_sender *s, u64 timeout, u64 now)
 {
 	u64 soon = now + THC_UNREACHABLE_MS * THC_NS_PER_MS / 4, at = s->progress_at + timeout;

@@ -19,22 +19,22 @@
 
 /**
  * struct thc_flight - one slot's packet in flight
- * @owner: what it belongs to (the caller's); NULL: the slot is free
+ * @owner: the caller's object that the packet belongs to; NULL: the slot is free
  * @packet: header and payload, kept by @owner until the answer
- * @sequence: of the chunk in its stream
+ * @sequence: sequence number of the chunk in its stream
  * @first_at: time of the first transmission
- * @sent_at: time of the last one
- * @due: retransmit then
- * @first_order: number of the first one among all of the worker's
- * @order: number of the last one, or of the next when WAIT came
+ * @sent_at: time of the last transmission
+ * @due: when to retransmit
+ * @first_order: number of the first transmission among all of the worker's
+ * @order: number of the last transmission, or of the next one when WAIT came
  * @present: ranks whose contribution is in, by the last WAIT
- * @differs: ranks that sent something else for the chunk: this one is not in
- * @index: chunk of @owner (the caller's)
+ * @differs: ranks that sent other data for the chunk, so this contribution was not added
+ * @index: number of the chunk in @owner, the caller's
  * @bytes: of the packet
  * @tries: transmissions beyond the first
  * @waiting: a WAIT came after the last transmission
  * @cut: the last transmission was taken for a loss and cut the window
- * @left: that WAIT said that a missing rank has left
+ * @left: the last WAIT said that a missing rank has left
  * @ce: the aggregator has said that a contribution to the chunk met congestion
  */
 struct thc_flight {
@@ -57,7 +57,7 @@ struct thc_flight {
 	u8			ce;
 };
 
-/* A packet that can go out: see struct thc_flight. */
+/* A packet that is ready to be sent; fields as in struct thc_flight. */
 struct thc_ready {
 	void			*owner;
 	const struct thc_hdr	*packet;
@@ -68,14 +68,14 @@ struct thc_ready {
 /**
  * struct thc_stream - chunks in sequence over a range of slots
  * @flight: by slot, relative to @slot_base; the caller's memory
- * @next: sequence number to be sent next
- * @oldest: sequence number of the oldest in flight, @next if none is
- * @reserved: sequence numbers given out so far
- * @order_answered: newest first transmission answered. By stream, since a
- *	control chunk may rightly wait for ranks that are still busy with data
+ * @next: sequence number of the next chunk to send
+ * @oldest: sequence number of the oldest chunk in flight, @next if there is none
+ * @reserved: sequence numbers that the caller has reserved so far
+ * @order_answered: largest @first_order that was answered. Each stream has its own, since a control
+ *	chunk may rightly wait for ranks that are still busy with data
  * @slot_base: first slot
- * @slots: how many
- * @in_flight: slots taken
+ * @slots: number of slots
+ * @in_flight: number of slots in use
  */
 struct thc_stream {
 	struct thc_flight	*flight;
@@ -108,7 +108,7 @@ THC_INLINE const struct thc_flight *thc_stream_oldest(const struct thc_stream *s
 	return s->in_flight ? &s->flight[s->oldest % s->slots] : NULL;
 }
 
-/* Nothing is in flight any more; what was reserved is given up. */
+/* Forgets all packets in flight, and gives up the chunks that were reserved. */
 THC_INLINE void thc_stream_forget(struct thc_stream *s)
 {
 	u32 i;
@@ -142,7 +142,7 @@ THC_INLINE int thc_stream_may_send(const struct thc_stream *s, u32 window)
 	       !thc_stream_flight(s, s->next)->owner;
 }
 
-/* Is the packet about the chunk that is, or was last, in flight there? */
+/* Is the packet about the chunk that is in flight in @f's slot, or was the last one there? */
 THC_INLINE int thc_flight_matches(const struct thc_stream *s, const struct thc_flight *f,
 				  const struct thc_hdr *h)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A worker's packets out, and again. libthc over UDP and thc.ko compile this text; each is a
- * host, which lends what differs between them.
+ * Transmission and retransmission of a worker's packets. libthc (over UDP) and thc.ko compile this
+ * text. Each is a host: it implements the functions declared here.
  */
 #ifndef THC_TRANSMIT_H
 #define THC_TRANSMIT_H
@@ -18,20 +18,18 @@ THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream 
 THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 			     struct thc_ready *ready);
 
-/* @f's packet goes out, for the first time or again. */
+/* Sends @f's packet, for the first time or again; it may be held back until thc_host_flush(). */
 THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f);
 
-/* What thc_host_send() was given leaves this host. */
+/* Passes all packets of thc_host_send() to the network. */
 THC_INLINE void thc_host_flush(struct thc_host *host);
 
-/* Is there a point in waiting? If not, the host ends it. Returns when to ask again (~0: when
- * something happens).
+/* Should the worker go on waiting? If not, the host ends the job's session. Returns when to ask
+ * again (~0: when something happens).
  */
 THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now);
 
-/* Chunks of the control stream that may be in flight however small the window is: what is
- * agreed on is little, and all else waits for it.
- */
+/* Least window of the control stream, in chunks: agreements are small, and data waits for them. */
 #define THC_CONTROL_WINDOW	64
 
 THC_INLINE u32 thc_worker_window(const struct thc_sender *s, const struct thc_stream *st)
@@ -41,7 +39,7 @@ THC_INLINE u32 thc_worker_window(const struct thc_sender *s, const struct thc_st
 	return st == &s->control && window < THC_CONTROL_WINDOW ? THC_CONTROL_WINDOW : window;
 }
 
-/* Sends what window and slots allow. */
+/* Sends as many chunks of @st as window and slots allow. */
 THC_INLINE void thc_worker_transmit(struct thc_host *host, struct thc_sender *s,
 				    struct thc_stream *st, u64 now)
 {
@@ -53,7 +51,7 @@ THC_INLINE void thc_worker_transmit(struct thc_host *host, struct thc_sender *s,
 		thc_host_send(host, thc_flight_launch(s, st, ready, now));
 }
 
-/* Sends again what is overdue; returns when to look again (~0: when something happens). */
+/* Retransmits overdue packets of @st; returns when to look again (~0: when something happens). */
 THC_INLINE u64 thc_worker_retransmit(struct thc_host *host, struct thc_sender *s,
 				     struct thc_stream *st, u64 now)
 {
@@ -66,9 +64,7 @@ THC_INLINE u64 thc_worker_retransmit(struct thc_host *host, struct thc_sender *s
 	return thc_overdue_end(s, &pass, now);
 }
 
-/* Sends of both streams what may be sent: what is agreed on goes first, since all else waits for
- * it.
- */
+/* Sends packets of both streams; the control stream goes first, since data waits for it. */
 THC_INLINE void thc_worker_send(struct thc_host *host, struct thc_sender *s, u64 now)
 {
 	thc_worker_transmit(host, s, &s->control, now);
@@ -77,8 +73,8 @@ THC_INLINE void thc_worker_send(struct thc_host *host, struct thc_sender *s, u64
 	thc_host_flush(host);
 }
 
-/* Sends again what is overdue of both, if it is time to look; returns when it is (~0: when
- * something happens).
+/* Retransmits the overdue packets of both streams, if it is time to look; returns when the next
+ * look is due (~0: when something happens).
  */
 THC_INLINE u64 thc_worker_send_again(struct thc_host *host, struct thc_sender *s, u64 now)
 {

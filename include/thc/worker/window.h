@@ -1,40 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How much a worker may have in flight and how long it waits: round-trip
- * estimate, retransmission timeout, and the congestion window (slow start,
- * then additive increase, multiplicative decrease on loss and on ECN). Pure
- * arithmetic; time is nanoseconds, the window is chunks, `order` counts
- * packets sent. The estimator is Jacobson's (RFC 6298) with gains 1/8 and 1/4.
+ * Congestion control: round-trip estimate, retransmission timeout, and the congestion window (slow
+ * start, then additive increase, multiplicative decrease on loss and on ECN). Pure arithmetic; time
+ * is in nanoseconds, the window in chunks, and `order` counts packets sent. The estimator is
+ * Jacobson's (RFC 6298) with gains 1/8 and 1/4.
  */
 #ifndef THC_WINDOW_H
 #define THC_WINDOW_H
 
 #include <thc/types.h>
 
-/* Least and most a retransmission waits, first try. */
+/* Least and largest timeout of a first retransmission, and the one without an RTT sample. */
 #define THC_RTO_MIN	(5 * THC_NS_PER_MS)
 #define THC_RTO_MAX	(500 * THC_NS_PER_MS)
 #define THC_RTO_FIRST	(20 * THC_NS_PER_MS)
-/* Longest pause between two times that timers fire, unless the RTO is longer: however long no
- * answer comes. How long one packet waits for its turn is thc_flight_sent()'s.
+/* Longest pause between two firings of timers without an answer, unless the RTO is longer. One
+ * packet's own timeout is in thc_flight_sent().
  */
 #define THC_BACKOFF_MAX	(100 * THC_NS_PER_MS)
-/* A round trip longer than this many of the shortest ones waited for a rank. */
+/* A round trip longer than the shortest one times this has waited for another rank. */
 #define THC_RTT_SPREAD	4
 /* Answers of a lot, see thc_window_network_rtt(). */
 #define THC_RTT_LOT	64
 
-/* A floor like TCP's initial window: 19 kB of 4-bit chunks. */
+/* Least window after a cut, and the first window. The least is like TCP's initial window: 19 kB of
+ * 4-bit chunks.
+ */
 #define THC_WINDOW_MIN	32
 #define THC_WINDOW_FIRST 64
 /* Chunks that it grows by in a round trip above the threshold: about as many bytes as TCP's, whose
  * segment is as long as the packets of three chunks.
  */
 #define THC_WINDOW_GROWTH 3
-/* A chunk in the units of a window's size, which grows by parts of one. */
+/* One chunk in the fixed-point unit of a window's size. */
 #define THC_WINDOW_ONE	(1U << 16)
 
-/* Reordering that is not taken for loss: TCP's three, more in a large window. */
+/* Bounds of thc_window_reorder(): three packets as in TCP, more in a large window. */
 #define THC_REORDER_MIN	3
 #define THC_REORDER_MAX	24
 
@@ -42,17 +43,17 @@
  * struct thc_window - congestion state of one worker
  * @size: chunks that may be in flight, in parts of THC_WINDOW_ONE
  * @threshold: slow start ends here
- * @before_cut: size, threshold and cut_order before the last loss's cut, to undo a spurious one
+ * @before_cut: size, threshold and cut_order before the last cut for a loss, to undo a spurious one
  * @max: the job's slots, chunks
- * @floor: shortest round trip lately: the network's, without other ranks' delays
- * @lot_floor: that of the lot that is coming in
- * @lot: answers of it so far
+ * @floor: shortest round trip of late, which is the network's: no other rank delayed it
+ * @lot_floor: shortest round trip of the current lot
+ * @lot: round trips in the current lot so far
  * @srtt: smoothed round trip, 0 before the first sample
- * @rttvar: its mean deviation
- * @cut_order: losses of packets sent before this one belong to the last cut
- * @stall_order: a timer made the last cut: if a packet that was sent before this one, and
- *	not since, has its answer after all, nothing was lost; 0: no timer made it, or that
- *	was undone
+ * @rttvar: smoothed mean deviation of the round trip
+ * @cut_order: a loss of a packet sent before this one belongs to the last cut
+ * @stall_order: a timer made the last cut, before this packet: an answer to an earlier packet that
+ *	was not sent again since shows that nothing was lost. 0: no timer made it, or that was
+ *	undone
  * @cuts: multiplicative decreases
  */
 struct thc_window {
@@ -72,7 +73,7 @@ struct thc_window {
 	u64	cuts;
 };
 
-/* @max: 1 .. THC_SLOTS_MAX. What was learnt about the path is kept. */
+/* @max: 1 .. THC_SLOTS_MAX. The round-trip estimate is kept: the path is the same. */
 THC_INLINE void thc_window_init(struct thc_window *w, u32 max)
 {
 	u32 first = max < THC_WINDOW_FIRST ? max : THC_WINDOW_FIRST;
@@ -88,11 +89,11 @@ THC_INLINE void thc_window_init(struct thc_window *w, u32 max)
 	w->cuts = 0;
 }
 
-/* An answer comes when the last rank has sent. If the others' timers were part of our round trip,
- * and ours of theirs, all would grow with each loss: what exceeds the shortest round trips by far
- * is cut off. The shortest is that of the last answers, one or two lots of them: a queue on the
- * way makes all round trips longer, and timers have to follow, or they fire while nothing is lost;
- * a rank that waits for its timer does so with a few.
+/* The network's part of round trip @rtt. An answer comes when the last rank has sent. If the timers
+ * of other ranks were part of this rank's round trip, and its timers of theirs, all would grow with
+ * each loss: so a round trip is capped at THC_RTT_SPREAD times the shortest. The shortest is that
+ * of the last one or two lots: a queue in the network makes all round trips longer, and timers have
+ * to follow, or they fire while nothing is lost; a rank that waits for its timer delays only a few.
  */
 THC_INLINE u64 thc_window_network_rtt(struct thc_window *w, u64 rtt)
 {
@@ -120,7 +121,7 @@ THC_INLINE void thc_window_sample(struct thc_window *w, u64 rtt)
 	w->srtt = w->srtt - w->srtt / 8 + rtt / 8;
 }
 
-/* An answer came; @rtt is its round trip, 0 if it was retransmitted (Karn). */
+/* Takes in an answer; @rtt: its round trip, 0: not known (Karn). */
 THC_INLINE void thc_window_answer(struct thc_window *w, u64 rtt)
 {
 	u32 max = w->max * THC_WINDOW_ONE, step = THC_WINDOW_ONE;
@@ -132,7 +133,7 @@ THC_INLINE void thc_window_answer(struct thc_window *w, u64 rtt)
 	w->size = max - w->size < step ? max : w->size + step;
 }
 
-/* What a cut leaves of @size. */
+/* The window after a cut of @size. */
 THC_INLINE u32 thc_window_half(const struct thc_window *w, u32 size)
 {
 	u32 floor = (w->max < THC_WINDOW_MIN ? w->max : THC_WINDOW_MIN) * THC_WINDOW_ONE;
@@ -140,8 +141,8 @@ THC_INLINE u32 thc_window_half(const struct thc_window *w, u32 size)
 	return size / 2 < floor ? floor : size / 2;
 }
 
-/* The packet sent as number @lost was lost; @next is the
- * number of the next one. At most one cut a round trip; true if this was one.
+/* The packet sent as number @lost was lost; @next: number of the next packet. Cuts the window at
+ * most once a round trip; returns whether it did.
  */
 THC_INLINE int thc_window_loss(struct thc_window *w, u64 lost, u64 next)
 {
@@ -158,7 +159,9 @@ THC_INLINE int thc_window_loss(struct thc_window *w, u64 lost, u64 next)
 	return 1;
 }
 
-/* Nothing came for as long as a timer waits: packet @lost may be lost, or all may be late. */
+/* A timer has run out: packet @lost may be lost, or all answers may be late. Returns as
+ * thc_window_loss() does.
+ */
 THC_INLINE int thc_window_stall(struct thc_window *w, u64 lost, u64 next)
 {
 	int cut = thc_window_loss(w, lost, next);
@@ -181,7 +184,7 @@ THC_INLINE void thc_window_mark(struct thc_window *w, u64 order, u64 next)
 	w->threshold_before_cut = before;
 }
 
-/* The loss that made the last cut was none: the packet had arrived. */
+/* Undoes the last cut, since the packet had arrived. */
 THC_INLINE void thc_window_spurious(struct thc_window *w)
 {
 	if (w->size < w->before_cut)
@@ -200,7 +203,7 @@ THC_INLINE void thc_window_late(struct thc_window *w, u64 order)
 {
 	if (order >= w->stall_order)
 		return;
-	/* what else was sent before may be lost */
+	/* other packets sent before the cut may be lost */
 	w->cut_order = w->order_before_cut;
 	thc_window_spurious(w);
 }
@@ -212,7 +215,7 @@ THC_INLINE u64 thc_window_rto(const struct thc_window *w)
 	return rto < THC_RTO_MIN ? THC_RTO_MIN : rto > THC_RTO_MAX ? THC_RTO_MAX : rto;
 }
 
-/* Wait before timers fire again after @stalls times in vain. */
+/* Pause until timers fire again, after @stalls firings without an answer. */
 THC_INLINE u64 thc_window_backoff(const struct thc_window *w, u32 stalls)
 {
 	u64 rto = thc_window_rto(w);
