@@ -21,10 +21,9 @@ THC_INLINE int thc_admit_near(const struct thc_job *job, const struct thc_path *
 }
 
 /**
- * thc_admit_form() - what a header says about itself
+ * thc_admit_form() - checks a header by itself
  *
- * Returns THC_DROP_NONE or why not. Length against op is checked with the
- * job, which knows the lane widths.
+ * The length is checked with the job, which knows the lane widths.
  */
 THC_INLINE enum thc_drop_reason thc_admit_form(const struct thc_hdr *h)
 {
@@ -78,7 +77,7 @@ THC_INLINE int thc_admit_lost(const struct thc_job *job, const struct thc_hdr *h
 	       (s32)(thc_be32(h->epoch) - job->epoch) < 0;
 }
 
-/* How a request becomes lanes. */
+/* The lane kind of a request. */
 THC_INLINE enum thc_lane_kind thc_admit_kind(const struct thc_job *job, const struct thc_hdr *h)
 {
 	return thc_lane_kind(h->op, h->width, thc_job_row(job, h->width));
@@ -104,7 +103,7 @@ THC_INLINE enum thc_drop_reason thc_admit_data(const struct thc_job *job, const 
 	if (path->dst_port != job->port_base &&
 	    path->dst_port != thc_slot_port(job->port_base, slot))
 		return THC_DROP_SLOT;
-	/* nobody holds a slot against the others with a chunk that is not the slot's */
+	/* a worker must not occupy a slot with a chunk of another slot */
 	if (thc_be32(h->chunk) != thc_place_chunk(at, job->data_slots, job->slots))
 		return THC_DROP_SLOT;
 	return THC_DROP_NONE;

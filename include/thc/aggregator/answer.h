@@ -12,8 +12,8 @@
 #include <thc/wire/format.h>
 #include <thc/wire/seal.h>
 
-/* Digest and checksum of a finished generation's lanes, in one pass over them, for the seals none
- * and sum. Lanes are host values here, and of what is sent the sums are taken. @seal: a constant
+/* Computes digest and checksum of a finished generation's lanes in one pass, for the seals none and
+ * sum. Lanes are host values here; the sums are over their little-endian form. @seal: a constant
  * where BPF calls
  */
 THC_INLINE void thc_answer_pass(struct thc_generation *g, u8 seal, const u64 *lanes)
@@ -79,10 +79,10 @@ THC_INLINE void thc_answer_finish(struct thc_generation *g, const u64 *lanes,
 }
 
 /**
- * struct thc_answer_at - what an answer is about
+ * struct thc_answer_at - job, slot and epoch of an answer
  * @job: number of the job
  * @slot: slot inside the job
- * @epoch: the slot's, which the job may already have left
+ * @epoch: the slot's epoch; the job may be in the next one already
  */
 struct thc_answer_at {
 	u16	job;
@@ -94,7 +94,7 @@ struct thc_answer_at {
 THC_INLINE void thc_answer_seal(struct thc_hdr *h, const struct thc_seals *seals,
 				const struct thc_generation *g)
 {
-	/* in BPF clang loads a struct that is passed on as a whole byte by byte */
+	/* clang for BPF would copy a struct argument byte by byte */
 	const struct thc_digest d = { g->digest.a, g->digest.b };
 
 	thc_seal_digested(h, (u8)seals->seal, thc_seals_down(seals, thc_be32(h->epoch)), d,
@@ -102,11 +102,11 @@ THC_INLINE void thc_answer_seal(struct thc_hdr *h, const struct thc_seals *seals
 }
 
 /**
- * thc_answer_result() - header of a finished generation
- * @h: filled in, seal included
- * @g: one of slot @at
- * @rank: whom it is for; 0 when it is for all
- * @repeat: sent again to one worker
+ * thc_answer_result() - writes the header of a finished generation's answer
+ * @h: out: header, sealed
+ * @g: a generation of slot @at
+ * @rank: the receiver; 0 if all ranks are
+ * @repeat: the answer goes to one worker again
  */
 THC_INLINE void thc_answer_result(struct thc_hdr *h, const struct thc_seals *seals,
 				  struct thc_answer_at at, const struct thc_generation *g, u8 rank,
@@ -160,9 +160,9 @@ THC_INLINE void thc_answer_wait(struct thc_hdr *h, const struct thc_job *job,
 /**
  * thc_answer_differs() - turns the header of a BUSY or MISMATCH into WAIT
  *
- * It names those whose contribution is in the way: a worker that hears nothing
- * would blame the aggregator. Returns 0 if there is nobody to name, and the
- * request is dropped without an answer: the next one is told of the new epoch.
+ * The WAIT names the ranks whose contributions are in the way: a worker without an answer would
+ * blame the aggregator. Returns 0 if there is no such rank: the request is dropped without an
+ * answer, and the worker's next one is told of the new epoch.
  */
 THC_INLINE int thc_answer_differs(struct thc_hdr *h, const struct thc_seals *seals,
 				  const struct thc_slot *s)

@@ -9,8 +9,9 @@
 
 #include <thc/types.h>
 
-/* Pairs of @bits bits in the fields of @x, the first of each pair above: each to its half of the
- * field, the first one below. @half: of a field; @fields: 1 in each
+/* Splits the pair of @bits-bit numbers in each field of @x, the first one above: each number goes
+ * to its own half of the field, the first one below. @half: bits of half a field; @fields: 1 in
+ * each field
  */
 THC_INLINE u64 thc_bits_part(u64 x, u32 bits, u32 half, u64 fields)
 {
@@ -35,8 +36,8 @@ THC_INLINE u64 thc_bits_spread(u64 x, u32 bits, u32 field)
 	return thc_bits_part(x, bits, 8, 0x0001000100010001ULL);
 }
 
-/* The @turn-th indices of @payload, as many as @field says, as thc_bits_spread() has them. Whatever
- * @bits is, 8 bytes are read; behind THC_LANE_BYTES of them a BPF program has 8 more.
+/* Indices number @turn of @payload, as many as @field says, spread by thc_bits_spread(). Reads 8
+ * bytes, whatever @bits is; a BPF program has 8 bytes more behind THC_LANE_BYTES.
  */
 THC_INLINE u64 thc_bits_take(const void *payload, u32 turn, u32 bits, u32 field)
 {
@@ -45,8 +46,8 @@ THC_INLINE u64 thc_bits_take(const void *payload, u32 turn, u32 bits, u32 field)
 	const thc_word *from;
 
 #ifdef __bpf__
-	/* the verifier has to see a bound at the access, which the compiler must not know to be
-	 * none; without a branch, whose ways would double with each turn
+	/* the verifier has to see a bound at the access, and the compiler must not know that it is
+	 * needless; a branch instead would double the verifier's paths with each turn
 	 */
 	asm volatile("" : "+r"(at));
 	at &= THC_LANE_BYTES - 1;

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Token buckets for JOINs and LEAVEs, which go on to the daemon. Strangers, whose JOINs no job
- * admits, share one: whoever has another key is to be told so, and a flood of them must not keep
- * the daemon from its own ranks. Each rank has two, for a JOIN or LEAVE that was recorded has a
- * right tag, too.
+ * Token buckets that limit JOINs and LEAVEs to the daemon. Strangers, whose JOINs no job admits,
+ * share one bucket: the daemon tells a worker with another key so, but a flood of JOINs must not
+ * keep the daemon from its own ranks. Each rank has two buckets, since a replayed JOIN or LEAVE has
+ * a right tag, too.
  *
- * Burst and rate are those of honest mistakes. A job of 64 ranks that is started
- * with a wrong key asks 64 times at once, and each rank stops at its refusal.
- * The daemon sends 200 refusals a second at most, so that more JOINs would have no
- * answer anyway. In XDP each CPU has a bucket: 128 CPUs under a flood pass on
- * 25,600 JOINs a second, which is less than a tenth of a core's work for the daemon.
- * A stranger beside a flood may get no token, and so no refusal: its joining times
- * out. A rank asks at most 10 times in 200 ms by its timer and answers four challenges each time,
- * so that its own bucket, of the same size, always has a token for it.
+ * Burst and rate follow from honest mistakes. A job of 64 ranks that is started with a wrong key
+ * sends 64 JOINs at once, and each rank stops at its refusal. The daemon sends at most 200 refusals
+ * a second, so more JOINs would get no answer anyway. In XDP each CPU has a bucket: 128 CPUs under
+ * a flood pass 25,600 JOINs a second, which cost the daemon less than a tenth of a core. A stranger
+ * beside a flood may get no token, and so no refusal: its joining times out. A rank sends at most
+ * 10 JOINs in 200 ms by its timer, and four for challenges after each, so its own bucket, of the
+ * same size, always has a token for it.
  *
- * A rank says three times that it leaves, and needs two JOINs at least to join. So there are four
- * tokens for LEAVEs where there are two for JOINs, and however often a rank joins and leaves, each
- * of its LEAVEs finds one. JOINs take none of them.
+ * A rank that leaves sends three LEAVEs, and a rank that joins sends at least two JOINs. So LEAVEs
+ * get four tokens in the time of two tokens for JOINs: however often a rank joins and leaves, each
+ * of its LEAVEs finds a token. JOINs take no tokens from LEAVEs.
  */
 #ifndef THC_BUCKET_H
 #define THC_BUCKET_H
@@ -37,7 +36,7 @@ struct thc_bucket {
 	u64	full_at;
 };
 
-/* Takes a token at time @now, ns, if there is one more each @each ns; false: there is none. */
+/* Takes a token at time @now, ns; one more comes every @each ns. 0: there is none. */
 THC_INLINE int thc_bucket_take(struct thc_bucket *b, u64 now, u64 each)
 {
 	u64 full_at = b->full_at > now ? b->full_at : now;

@@ -9,13 +9,13 @@
 #include <thc/types.h>
 
 /**
- * struct thc_groups - tables by groups; those of one number of bits
+ * struct thc_groups - tables by group, for one number of bits
  * @one8, @one4: of 1 bit: eight indices -> lanes of 8 bits, of 4 bits
  * @two8, @two4: of 2 bits: four indices
  * @three8, @three4: of 3 bits: three indices
  * @pair8: of 5 and 6 bits: two indices -> lanes of 8 bits
  *
- * The first index of a group is above, its lane is below.
+ * A group's first index is in its most significant bits, and yields the lowest lane.
  */
 struct thc_groups {
 	union {
@@ -35,15 +35,15 @@ struct thc_groups {
 	};
 };
 
-/* Indices in a group of @bits bits each, whose lanes have @width bits. For lanes of 16 bits levels
- * are looked up one by one: a packet has few of them.
+/* Number of indices of @bits bits in a group, for lanes of @width bits. For lanes of 16 bits a
+ * group is one index, since such a packet has few indices.
  */
 THC_INLINE u32 thc_group_size(u32 bits, u32 width)
 {
 	return width > 8 ? 1 : bits == 1 ? 8 : bits == 2 ? 4 : bits == 3 ? 3 : 2;
 }
 
-/* Words of lanes whose indices are taken in one: a power of two, and no more than 64 bits. */
+/* Words of lanes whose indices one load yields: a power of two, with at most 64 bits of indices. */
 THC_INLINE u32 thc_group_words(u32 bits, u32 width)
 {
 	return width > 8	 ? 2 :
@@ -94,7 +94,7 @@ THC_INLINE void thc_groups_init(struct thc_groups *g, const u16 *table, u32 bits
 	(*(const __typeof__(*(array)) *)((unsigned long)(at) * sizeof(*(array)) + \
 					 (unsigned long)(array)))
 
-/* The same lanes by lookup. @bits and @width are constants. */
+/* The result of thc_group_lanes(), by lookup. @bits and @width are constants. */
 THC_INLINE u64 thc_group_find(const struct thc_groups *g, u64 at, u32 bits, u32 width)
 {
 	switch (bits) {

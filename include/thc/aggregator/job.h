@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A job as an aggregator knows it. The daemon writes these records, the data path
- * reads them.
+ * A job as an aggregator knows it. The daemon writes these records; the data path reads them, and
+ * writes the fields of struct thc_member that maps.bpf.h names.
  */
 #ifndef THC_JOB_H
 #define THC_JOB_H
@@ -16,16 +16,16 @@
 
 /**
  * struct thc_member - one rank of a job
- * @addr: where it joined from
+ * @addr: address that it joined from
  * @port: UDP port it joined from, network order
- * @joined: it is a member of the current epoch
+ * @joined: it has joined the current epoch
  * @left: it has left the current epoch
  * @mac: Ethernet source of its last contribution that was added, for fanout
  * @vlan: VLAN tag control of that contribution, network order
- * @tagged: its frames carry a VLAN tag, if only one of priority (@vlan 0)
- * @told_at: when its rank was last told that an epoch is over; ns of the aggregator's clock
- * @joins: limits JOINs under its name that XDP hands on
- * @leaves: limits LEAVEs so
+ * @tagged: its frames carry a VLAN tag, which may be a priority tag alone (@vlan 0)
+ * @told_at: when this rank was last told that an epoch is over; ns of the aggregator's clock
+ * @joins: limits the JOINs in this rank's name that XDP passes on
+ * @leaves: limits the LEAVEs in this rank's name
  */
 struct thc_member {
 	struct thc_addr	addr;
@@ -92,7 +92,7 @@ struct thc_job {
 /* Rows of all jobs of an aggregator, each in its place: eight a job. */
 #define THC_ROWS_MAX	(THC_JOBS_MAX * THC_BITS_MAX)
 
-/* Where the table of the row of @width bits is among the rows of all jobs. */
+/* Index of the table of @width bits of job @job among the rows of all jobs. */
 THC_INLINE u32 thc_row_of_all(u32 job, u32 width)
 {
 	return job * THC_BITS_MAX + thc_row_at(width);
@@ -108,13 +108,13 @@ THC_INLINE struct thc_row thc_job_row(const struct thc_job *job, u8 width)
 }
 
 /**
- * struct thc_seals - what the packets of a job are sealed by
+ * struct thc_seals - the keys of a job's packets
  * @seal: enum thc_seal_type of requests and answers
- * @aggregator: this one's number among the job's, network order
- * @up: of requests, [epoch & 1], so that those of one epoch and the next are there
- * @down: of answers, as @up
- * @join: of JOIN and LEAVE
- * @lost: of STALE that ends an epoch: its keys may be gone
+ * @aggregator: number of this aggregator in the job, network order
+ * @up: keys of requests, [epoch & 1], so that those of an epoch and the next one are there
+ * @down: keys of answers, as @up
+ * @join: key of JOIN and LEAVE
+ * @lost: key of a STALE that ends an epoch, since the epoch's own keys may be gone
  */
 struct thc_seals {
 	u32			seal;
@@ -137,11 +137,11 @@ THC_INLINE const struct thc_seal_key *thc_seals_down(const struct thc_seals *s, 
 }
 
 /**
- * struct thc_path - where a packet came from and went to
- * @src: its sender
+ * struct thc_path - source and destination of a packet
+ * @src: its sender's address
  * @src_port: its sender's UDP port, host order
  * @dst_port: the aggregator's UDP port, host order
- * @ttl: TTL (hop limit) that was left of THC_TTL
+ * @ttl: TTL (hop limit) on arrival
  */
 struct thc_path {
 	struct thc_addr	src;

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What thc.ko lends XDP programs: the loops of lane.h on the CPU's vector
- * unit, one function per lane kind or, of the rows in THC_FORMATS_GROUP, per
- * width of a sum, and the seal nh, the same bits. One text declares them for
- * the module that has them and for the program that calls them. Types have one
- * size each, which is how the verifier knows that lanes, payload and key are
- * really there; of a pointer without a type it takes the size from the next
- * parameter, whose name has to end in __sz for that.
+ * The functions of thc.ko that XDP programs call: the loops of lane.h on the CPU's vector unit, one
+ * per lane kind (for the rows in THC_FORMATS_GROUP, one per width of a sum), and the seal nh. Their
+ * results are bit for bit those of BPF. The module that defines the functions and the program that
+ * calls them share these declarations. Each type has one size, from which the verifier knows that
+ * lanes, payload and key are there. For a pointer without a type the verifier takes the size from
+ * the next parameter, whose name has to end in __sz.
  *
- * A loop returns 0, or -EBUSY if the vector unit belongs to somebody else at
- * this moment (XDP interrupted a user of it inside the kernel): nothing was
- * done then, and the caller runs its own loop. -EINVAL: a pointer is NULL, or
- * there is no row of such packets and sums. @first as in lane.h.
+ * A loop returns 0, or -EBUSY if XDP has interrupted a user of the vector unit inside the kernel:
+ * then nothing was done, and the caller runs its own loop. -EINVAL: a pointer is NULL, or there is
+ * no row of such packets and sums. @first as in lane.h.
  *
- * A function of the seal returns its number in any case: where the unit
- * belongs to somebody else, it computes without. 0: a pointer is NULL.
+ * A function of the seal always returns its number: it computes without the vector unit where it
+ * must. 0: a pointer is NULL.
  */
 #ifndef THC_KFUNC_H
 #define THC_KFUNC_H
@@ -52,7 +50,7 @@ THC_PAYLOADS(THC_SIZED_TYPE)
 #define THC_KFUNC
 #endif
 
-/* Loops of one kind, as X(lane kind, payload bytes): those that look up, those that do not. */
+/* Loops, as X(lane kind, payload bytes): those that use a table, and those that do not. */
 #define THC_KFUNCS_TABLE(X) X(lut8, 512) X(lut16, 256)
 #define THC_KFUNCS_PLAIN(X) X(linear8, 512) X(add8, 1024) X(add16, 1024) X(add32, 1024)
 
@@ -86,7 +84,7 @@ THC_KFUNCS_GROUP(THC_KFUNC_GROUP)
 
 THC_PAYLOADS_LENT(THC_KFUNC_TAG)
 
-/* thc_nh() of lanes as they are sent. */
+/* thc_nh() of little-endian lanes. */
 THC_KFUNC u64 thc_kfunc_nh(const struct thc_payload_1024 *lanes, const struct thc_seal_key *key);
 
 #endif /* THC_KFUNC_H */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Lane arithmetic: one 64-bit word of lanes, or half of one, and one of payload
- * in, one word of lanes out. The loops over a packet are thc_lanes_*() below. The XDP
- * program and thcd's software mode add with these loops; thc.ko, which sums
- * for the XDP program, has them and vector loops that tests compare with them.
- * Words are host values of little-endian lanes.
+ * Lane arithmetic: a 64-bit word of lanes (or half a word) and one of payload in, a word of lanes
+ * out. thc_lanes_*() below loop over a packet. The XDP program and thcd's software mode add with
+ * these loops. thc.ko, which sums for the XDP program, has these loops and vector loops, which
+ * tests compare. Words are host values of little-endian lanes.
  */
 #ifndef THC_LANE_H
 #define THC_LANE_H
@@ -48,12 +47,12 @@ THC_INLINE u64 thc_pairs_16(const struct thc_pairs *p, u32 packed)
 	return (u64)p->w16[packed & 0xff] | (u64)p->w16[packed >> 8 & 0xff] << 32;
 }
 
-/* A slot's first contribution replaces what the lanes held, later ones are
- * combined with it. @first is a constant where speed matters.
+/* A slot's first contribution replaces the lanes, later ones are combined with them. @first is a
+ * constant where speed matters.
  *
  * LUT sums use plain additions: the daemon refuses tables with max(T) n >= 2^width, so no lane ever
- * carries into its neighbour. Lanes that ADD puts beside indices are sums of such values, of other
- * workers; what is larger is wrong anyway, and may spoil the next lane, too.
+ * carries into its neighbour. Where ADD meets LUT_ADD in a slot, its lanes are sums of such levels
+ * by other workers; larger ones are wrong anyway, and may spoil the next lane, too.
  */
 THC_INLINE void thc_lanes_lut8(u64 *lanes, const void *payload, const struct thc_pairs *p,
 			       int first)
@@ -123,7 +122,7 @@ THC_INLINE void thc_lanes_bits(u64 *lanes, const void *payload, const struct thc
 	const u32 field = width < 8 ? width : 8, words = width / field;
 	u32 bits = p->bits, i, k;
 
-	/* thc_row_is_known() says so already */
+	/* thc_row_is_known() has refused such bits already */
 	if (bits - 1 >= field)
 		return;
 	for (i = 0; i < THC_LANE_WORDS / words; i++) {
@@ -146,9 +145,9 @@ THC_INLINE void thc_lanes_bits(u64 *lanes, const void *payload, const struct thc
 	}
 THC_FORMATS_BITS(THC_LANES_OF_BITS)
 
-/* The lanes of @width bits of word @k of a turn, whose indices of @bits bits are the low bits of
- * @x. Where lanes are no multiple of a group, the last group has bits of the next word, or none,
- * for lanes that are shifted out.
+/* Word @k of a turn, in lanes of @width bits; the turn's indices of @bits bits are the low bits of
+ * @x. If a word is no multiple of a group, the last group also takes bits of the next word, or
+ * zeros, and their lanes are shifted out.
  */
 THC_INLINE u64 thc_lane_groups(const struct thc_pairs *p, u64 x, u32 k, u32 bits, u32 width)
 {
@@ -169,9 +168,9 @@ THC_INLINE u64 thc_lane_groups(const struct thc_pairs *p, u64 x, u32 k, u32 bits
 	return lanes;
 }
 
-/* LUT_ADD of @bits bits into lanes of @width bits, both constants, a group at a time. Of the 8
- * bytes that are read, the last ones are this turn's; the first ones may be the header's, which is
- * in front of @payload.
+/* LUT_ADD of @bits bits into lanes of @width bits, both constants, a group at a time. A turn loads
+ * 8 bytes that end with its own; the first ones may lie before it, or in the header in front of
+ * @payload.
  */
 THC_INLINE void thc_lanes_group(u64 *lanes, const void *payload, const struct thc_pairs *p,
 				u32 bits, u32 width, int first)
@@ -226,14 +225,14 @@ THC_LANES_WORDWISE(add16, THC_UNROLL, thc_add16(a, b))
 THC_LANES_WORDWISE(or, THC_UNROLL, a | b)
 THC_LANES_WORDWISE(max, , thc_max32(a, b))
 
-/* By halves of words: no carry has to be stopped. */
+/* Adds halves of words, so no carry crosses a lane. */
 THC_INLINE void thc_lanes_add32(u64 *lanes, const void *payload, int first)
 {
 	const thc_half_word *in = payload;
 	thc_half_word *to = (void *)lanes;
 	int i;
 
-	/* nothing is added, and words are moved whole */
+	/* the first contribution is copied, by whole words */
 	if (first) {
 		thc_lanes_or(lanes, payload, 1);
 		return;
@@ -246,8 +245,8 @@ THC_INLINE void thc_lanes_add32(u64 *lanes, const void *payload, int first)
 /* 64-bit words of a claim. */
 #define THC_CLAIM_WORDS	(THC_CLAIM_LANES / 2)
 
-/* A @place that has been compared, bounded once more where the verifier of BPF sees it: at the
- * access. The compiler, which has seen it already, must not know.
+/* A @place that the caller has compared, bounded once more at the access, where the verifier of BPF
+ * needs it. The compiler must not know that the bound is needless.
  */
 THC_INLINE u32 thc_claim_word(u32 place)
 {
@@ -257,8 +256,8 @@ THC_INLINE u32 thc_claim_word(u32 place)
 	return place * THC_CLAIM_WORDS & (THC_LANE_WORDS - 1);
 }
 
-/* MAX of the claim at @place of the packet, counted in claims: all other lanes count as zero, so
- * that nobody speaks for another worker.
+/* MAX of the claim at @place of the packet, in units of claims. All other lanes count as zero, so
+ * no worker can make another one's claim.
  */
 THC_INLINE void thc_lanes_claim_at(u64 *lanes, const void *payload, u32 place, int first)
 {
@@ -279,7 +278,7 @@ THC_INLINE void thc_lanes_claim(u64 *lanes, const void *payload, u32 rank, int f
 	thc_lanes_claim_at(lanes, payload, rank, first);
 }
 
-/* Of a rank below THC_CLAIM_WORKERS the place is none. */
+/* A rank below THC_CLAIM_WORKERS wraps to a place outside the packet. */
 THC_INLINE void thc_lanes_claim_high(u64 *lanes, const void *payload, u32 rank, int first)
 {
 	thc_lanes_claim_at(lanes, payload, rank - THC_CLAIM_WORKERS, first);
@@ -295,7 +294,7 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 	case THC_LANE_NONE:
 		break;
 #define THC_LANES_CALL_TABLE(name) thc_lanes_##name(lanes, payload, p, first)
-		/* these loops read whole words, before the packet's first byte ... */
+		/* these loops read up to a word in front of the payload ... */
 #define THC_LANES_CALL_GROUP(name) \
 	__builtin_memcpy(room + 1, payload, thc_lane_payload(kind, 0)); \
 	thc_lanes_##name(lanes, room + 1, p, first)
@@ -311,7 +310,7 @@ THC_INLINE void thc_lanes_add(enum thc_lane_kind kind, u64 *lanes, const void *p
 	case THC_LANE_##kind: \
 		if (!thc_row_is_known(p->bits, sum)) \
 			break; \
-		/* ... and these behind its last one */ \
+		/* ... and these read behind its end */ \
 		__builtin_memcpy(room, payload, thc_lane_payload(THC_LANE_##kind, (u8)p->bits)); \
 		thc_lanes_##name(lanes, room, p, first); \
 		break;

@@ -46,7 +46,7 @@ struct thc_config {
 	u16 relay;
 };
 
-/* Answers the daemon is asked to send. */
+/* Answers that XDP hands to the daemon to send. */
 enum thc_relay_type {
 	THC_RELAY_ALL = 1, /* a finished generation, to all ranks */
 	THC_RELAY_ONE, /* a finished generation, once more, to one rank */
@@ -64,10 +64,9 @@ struct thc_relay {
 	struct thc_path path; /* of the request */
 };
 
-/* Input packet of the program thc_close (BPF_PROG_TEST_RUN only), padded to
- * an Ethernet minimum by the daemon; the return value is XDP_TX if the
- * generation is now closed, XDP_DROP if there was nothing to close, and
- * XDP_ABORTED if the slot lock was not got: try again.
+/* Input packet of the program thc_close (BPF_PROG_TEST_RUN only), which the daemon pads to an
+ * Ethernet minimum. The return value is XDP_TX if the generation is now closed, XDP_DROP if there
+ * was nothing to close, and XDP_ABORTED if the slot's lock was not free: try again.
  */
 struct thc_close_request {
 	u32 job;

@@ -38,7 +38,7 @@ struct thc_pairs {
 	u32	reserved;
 };
 
-/* @table: T of @bits bits, of which those of 4 bits have pairs (THC, section 6: two a lookup). */
+/* @table: T of @bits bits. 4 bits get pairs: one lookup for two indices (THC, section 6). */
 THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 *table, u32 bits)
 {
 	int byte;
@@ -57,8 +57,8 @@ THC_INLINE void thc_pairs_init(struct thc_pairs *p, const u16 *table, u32 bits)
 	}
 }
 
-/* Four packed bytes -> the same eight indices as 8-bit lanes in coordinate
- * order: what the pair table of T[z] = z gives, without a lookup.
+/* Four packed bytes -> their eight indices as 8-bit lanes in coordinate order. The pair table of
+ * T[z] = z would give the same, by lookups.
  */
 THC_INLINE u64 thc_nibble_spread(u32 packed)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One packet in, one reaction out: what an aggregator asks of a packet, in which order, and
- * what comes of it. The XDP program, thcd's software aggregator and the tests compile this
- * text; each is a home, which lends what differs between them.
+ * The reaction to a packet: which checks an aggregator makes, in which order, and what follows. The
+ * XDP program, thcd's software aggregator and the tests compile this text. Each is a home: it
+ * implements the functions of the first section.
  *
- * First who sends: a few compares refuse what is not of the job, and a flood of it costs
- * little. Then key and tag, since what is forged or corrupted means nothing else. Then what the
- * header says, and at last the slot.
+ * The sender is checked first: a few compares refuse a packet that is not of the job, so a flood of
+ * such packets costs little. Key and tag come next, since a forged or corrupted header means
+ * nothing. Then come the header's other fields, and the slot comes last.
  */
 #ifndef THC_REACT_H
 #define THC_REACT_H
@@ -17,7 +17,7 @@
 #include <thc/aggregator/slot.h>
 #include <thc/wire/version1.h>
 
-/* --- what a home lends ---------------------------------------------------- */
+/* --- functions that a home implements ---------------------------------------- */
 
 /* The home, with whatever its functions need. */
 struct thc_home;
@@ -31,13 +31,13 @@ THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_j
 /* The bucket that limits LEAVEs of rank @rank of @job. */
 THC_INLINE struct thc_bucket *thc_home_leaves(struct thc_home *home, struct thc_job *job, u32 rank);
 
-/* Is the tag of data @key's, which the packet names, by seal @seal? THC_DROP_LENGTH: a payload as
- * long as no op's, which a home that needs the length asks in passing.
+/* Does @key, which the packet names, confirm the tag of data by seal @seal? THC_DROP_LENGTH: no op
+ * has a payload of this length; a home that needs the length checks it in passing.
  */
 THC_INLINE enum thc_drop_reason thc_home_seal(struct thc_home *home, const struct thc_packet *p,
 					      u8 seal, const struct thc_seal_key *key);
 
-/* Is the tag of a JOIN or LEAVE right? Their length has been asked. */
+/* Is the tag of a JOIN or LEAVE right? The caller has checked its length. */
 THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
 						    const struct thc_packet *p,
 						    const struct thc_seals *seals);
@@ -48,14 +48,14 @@ THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p)
 /* ns, of a clock that does not go back. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home);
 
-/* When the member's rank was told last that its epoch is over. */
+/* Where the time is kept at which the member's rank was last told that its epoch is over. */
 THC_INLINE u64 *thc_home_told(struct thc_home *home, struct thc_member *m);
 
-/* Notes that the packet, which is added, is the member's. */
+/* Notes the source of a member's packet that is being added. */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m);
 
-/* The slot at @index of all slots, to be had alone until thc_home_unlock(). @row: where that of a
- * LUT_ADD is among the rows of all jobs
+/* Locks the slot at @index of all slots, until thc_home_unlock(). @row: index of the LUT_ADD row
+ * among the rows of all jobs
  */
 THC_INLINE enum thc_drop_reason thc_home_lock(struct thc_home *home, u32 index, u32 row,
 					      struct thc_slot **slot);
@@ -73,12 +73,12 @@ THC_INLINE void thc_home_finish(struct thc_home *home, struct thc_slot *slot, u3
 THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct thc_job *job,
 			       const struct thc_seals *seals, struct thc_slot *slot, u32 verdict);
 
-/* A rank that has joined is told once in so many ns that its epoch is over. */
+/* Least interval, in ns, between two messages to a joined rank that its epoch is over. */
 #define THC_TOLD_NS	(100 * THC_NS_PER_MS)
 
 /* --- the questions -------------------------------------------------------- */
 
-/* A JOIN or LEAVE goes on to the daemon as long as there are tokens, one more each @each ns. */
+/* Passes a JOIN or LEAVE to the daemon if there is a token; a new one comes every @each ns. */
 THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc_bucket *bucket,
 					       u64 each)
 {
@@ -89,7 +89,7 @@ THC_INLINE struct thc_reaction thc_react_token(struct thc_home *home, struct thc
 		       thc_react_drop(THC_DROP_FLOOD);
 }
 
-/* Form of JOIN and LEAVE, and their port; @bytes: of the payload. */
+/* Checks form and port of a JOIN or LEAVE; @bytes: of the payload. */
 THC_INLINE enum thc_drop_reason thc_react_membership_form(struct thc_home *home,
 							  const struct thc_packet *p, u32 bytes)
 {
@@ -104,8 +104,8 @@ THC_INLINE enum thc_drop_reason thc_react_membership_form(struct thc_home *home,
 	return why;
 }
 
-/* JOIN, for the daemon. @job may be NULL. Who does not have the job's key, or asks for a rank that
- * there is not, is a stranger, and the daemon tells him so.
+/* Passes JOIN to the daemon; @job may be NULL. A worker without the job's key, or with a rank that
+ * the job does not have, counts as a stranger, and the daemon refuses it.
  */
 THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_job *job,
 					      const struct thc_seals *seals,
@@ -125,7 +125,7 @@ THC_INLINE struct thc_reaction thc_react_join(struct thc_home *home, struct thc_
 			       THC_JOINS_NS);
 }
 
-/* LEAVE, for the daemon: the sender is right. It may have been recorded, as a JOIN may. */
+/* Passes LEAVE to the daemon; the sender's address is right. Like a JOIN, it may be a replay. */
 THC_INLINE struct thc_reaction thc_react_leave(struct thc_home *home, struct thc_job *job,
 					       const struct thc_seals *seals,
 					       const struct thc_packet *p)
@@ -155,10 +155,10 @@ THC_INLINE int thc_react_tells(struct thc_home *home, struct thc_job *job,
 	return 1;
 }
 
-/* Data of an epoch that is over: its rank is told. Nothing that the packet says has been proved,
- * and one such answer is enough: a rank is told seldom. Not so if it is @lost: of a rank that has
- * not joined no address is known, anybody could use up what it may be told, and it would wait in
- * vain. The answer goes to where the packet came from, and is never longer.
+/* Answers data of an ended epoch. Nothing in the packet has been proved, and one such answer is
+ * enough, so a rank gets them at a limited rate. There is no limit if the packet is @lost: without
+ * a joined rank's address to compare, anybody could use up the rate, and the rank would wait in
+ * vain. The answer goes to the source of the packet, and is never longer than it.
  */
 THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc_job *job,
 					       const struct thc_seals *seals,
@@ -170,7 +170,7 @@ THC_INLINE struct thc_reaction thc_react_epoch(struct thc_home *home, struct thc
 	return thc_react_with(THC_EVENT_EPOCH, THC_TO_SENDER);
 }
 
-/* The daemon tells whoever joins by version 1 that it is over. */
+/* Passes a JOIN of version 1 to the daemon, which tells the worker that the version is obsolete. */
 THC_INLINE struct thc_reaction thc_react_version(struct thc_home *home, const struct thc_packet *p)
 {
 	if (thc_version1_joins(p->hdr, p->payload_len) && thc_home_hears(home, p))
@@ -179,7 +179,7 @@ THC_INLINE struct thc_reaction thc_react_version(struct thc_home *home, const st
 }
 
 /**
- * thc_react_gate() - all that is asked before a slot is looked at
+ * thc_react_gate() - all checks before the slot
  * @job: found by thc_hdr.job; NULL: no job can have that number
  * @seals: the job's; not NULL if @job is not
  */
@@ -209,7 +209,7 @@ THC_INLINE struct thc_reaction thc_react_gate(struct thc_home *home, struct thc_
 		return lost ? thc_react_drop(why) : thc_react_leave(home, job, seals, p);
 	if (!thc_op_is_data(h->op))
 		return thc_react_drop(THC_DROP_OP);
-	/* one number for the key and for the compare: the next epoch may begin now */
+	/* read the epoch once for key and compare: the daemon may begin the next epoch meanwhile */
 	epoch = *(volatile u32 *)&job->epoch;
 	key = thc_seals_up(seals, epoch);
 	if (!thc_seal_names(h, key->id))
@@ -258,7 +258,7 @@ THC_INLINE int thc_react_answer(struct thc_hdr *h, const struct thc_job *job,
 	return 1;
 }
 
-/* Fate of a contribution that came to its slot. */
+/* The reaction to a contribution, by the slot's verdict. */
 THC_INLINE struct thc_reaction thc_react_verdict(u32 verdict)
 {
 	switch (verdict) {
@@ -288,7 +288,7 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 {
 	struct thc_hdr *h = p->hdr;
 	struct thc_arrival a = {
-		/* the one admitted, though the job may have gone on to the next */
+		/* the epoch that was admitted; the job may be in the next one already */
 		.epoch = thc_be32(h->epoch),
 		.generation = thc_be32(h->generation),
 		.round = thc_be32(h->round),
@@ -312,7 +312,7 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 	o = thc_slot_arrive(slot, &a, job->all);
 	r = thc_react_verdict(o.verdict);
 	if (o.verdict == THC_ADD) {
-		/* any other one may be a copy, from anywhere */
+		/* a contribution that is not added may be a replay, from anywhere */
 		thc_home_heard(home, &job->member[a.rank & (THC_RANKS_MAX - 1)]);
 		/* asked again: the verifier of BPF would follow each kind from the gate to here */
 		thc_home_combine(home, thc_admit_kind(job, h), p, a.generation & 1, o.first);
@@ -330,10 +330,10 @@ THC_INLINE struct thc_reaction thc_react_slot(struct thc_home *home, struct thc_
 }
 
 /**
- * thc_react() - what becomes of a packet
+ * thc_react() - the reaction to a packet
  * @job: found by thc_hdr.job; NULL: no job can have that number
  * @seals: the job's; not NULL if @job is not
- * @p: of at least a header
+ * @p: has at least a header
  */
 THC_INLINE struct thc_reaction thc_react(struct thc_home *home, struct thc_job *job,
 					 const struct thc_seals *seals, const struct thc_packet *p)

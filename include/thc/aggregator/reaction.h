@@ -11,10 +11,10 @@
 
 /**
  * struct thc_packet - a packet at a port of the aggregator
- * @hdr: its header, in place: an answer is written over it
- * @path: where it came from and went to
+ * @hdr: its header, in place: the answer overwrites it
+ * @path: its source and destination
  * @payload_len: bytes behind @hdr
- * @ce: it met congestion on its way
+ * @ce: it met congestion on its way (ECN CE)
  */
 struct thc_packet {
 	struct thc_hdr	*hdr;
@@ -23,7 +23,7 @@ struct thc_packet {
 	u8		ce;
 };
 
-/* Receiver of a reaction. */
+/* Where a reaction sends a packet. */
 enum thc_to {
 	THC_TO_NOBODY,
 	THC_TO_SENDER,		/* the answer whose header stands in the packet */
@@ -58,7 +58,7 @@ THC_INLINE struct thc_reaction thc_react_with(enum thc_event event, enum thc_to 
 	return r;
 }
 
-/* Books @r, and the packet that it is about. */
+/* Counts a packet under its reaction @r. */
 THC_INLINE void thc_react_count(struct thc_stats *st, struct thc_reaction r)
 {
 	st->received++;

@@ -108,16 +108,14 @@ struct thc_slot {
 
 /**
  * enum thc_verdict - what to do with a contribution
- * @THC_ADD: combine the payload with the lanes of generation[odd]; replace
- *	them
- *	if `first`; finish and answer everybody if `complete`
- * @THC_WAIT: already in, others are missing: tell the sender who
+ * @THC_ADD: combine the payload with the lanes of generation[odd], or replace them if `first`; if
+ *	`complete`, finish and answer all ranks
+ * @THC_WAIT: the rank is in already, others are missing: name the contributors to the sender
  * @THC_REPEAT: the result is there: send it to the sender again
- * @THC_STALE: too old for that: tell the sender whose contributions it held
- * @THC_BUSY: too far ahead: drop, and tell the sender who is not
- * @THC_MISMATCH: op, row, width or round differ from the first one's: drop, and tell
- *	the sender whose they are. Or its epoch ended between admission and the
- *	slot's lock: drop
+ * @THC_STALE: the result is gone: name its contributors to the sender
+ * @THC_BUSY: too far ahead: drop, and name the contributors of `top` to the sender
+ * @THC_MISMATCH: op, row, width or round differ from the first one's: drop, and name the
+ *	contributors to the sender. Or the epoch ended between admission and the slot's lock: drop
  */
 enum thc_verdict {
 	THC_ADD,
@@ -201,9 +199,9 @@ THC_INLINE void thc_generation_open(struct thc_slot *s, struct thc_generation *g
 	s->top = a->generation;
 }
 
-/* Is the contribution what those before it in @g are? Two rows may have sums of one width; 0 meets
- * any. All but the op is one question, for the verifier of BPF looks at what follows once for each
- * way to it.
+/* Does the contribution agree with the earlier ones in @g? Two rows may have sums of one width; row
+ * 0 agrees with any. All fields but the op are one condition: the BPF verifier walks the code
+ * behind it once for each way to it.
  */
 THC_INLINE int thc_generation_meets(const struct thc_generation *g, const struct thc_arrival *a)
 {
@@ -230,8 +228,8 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 	struct thc_generation *g = &s->generation[a->generation & 1];
 	s32 ahead;
 
-	/* Only forwards: a contribution that was admitted just before the
-	 * epoch ended must not throw away what the new one has collected.
+	/* The epoch only goes forward: a contribution that was admitted just before its epoch ended
+	 * must not reset a slot of the new one.
 	 */
 	if (s->epoch != a->epoch) {
 		if (s->epoch && (s32)(a->epoch - s->epoch) < 0) {
@@ -285,14 +283,14 @@ THC_INLINE struct thc_outcome thc_slot_arrive(struct thc_slot *s, const struct t
 }
 
 /**
- * thc_slot_close() - the deadline of a generation has passed
+ * thc_slot_close() - closes a generation whose deadline has passed
  * @s: the slot, locked by the caller
  * @epoch: the job's current epoch
  * @generation: the one to close
  * @quorum: least contributions it must have
  *
- * Returns 1 if it was open, had its quorum and is now closed; the caller sums
- * its lanes and answers everybody. 0: nothing to do.
+ * Returns 1 if it was open, had its quorum and is now closed: the caller digests its lanes and
+ * answers all ranks. 0: nothing to do.
  */
 THC_INLINE int thc_slot_close(struct thc_slot *s, u32 epoch, u32 generation, u16 quorum)
 {
