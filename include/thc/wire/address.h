@@ -42,11 +42,11 @@ THC_INLINE int thc_addr_equal(const struct thc_addr *a, const struct thc_addr *b
 }
 
 /**
- * struct thc_end - the end of a path that is not the aggregator's, as membership packets are sealed
- *	with it
- * @addr: of the worker, or the group
+ * struct thc_end - the end of a path that is not the aggregator's, which the tag of a membership
+ *	packet covers
+ * @addr: of the worker, or of the group
  * @port: UDP port, network order
- * @aggregator: at the other end: its number in the job
+ * @aggregator: number in the job of the aggregator at the other end, network order
  * @zero: zero
  */
 struct thc_end {
@@ -58,7 +58,7 @@ struct thc_end {
 
 #define THC_END_WORDS	((int)(sizeof(struct thc_end) / 8))
 
-/* Address and port of @end as a record has them. */
+/* Writes address and port of @end into a record. */
 THC_INLINE void thc_record_address_put(struct thc_record_address *r, const struct thc_end *end)
 {
 	int is_ip4 = thc_addr_is_v4(&end->addr);
@@ -72,7 +72,7 @@ THC_INLINE void thc_record_address_put(struct thc_record_address *r, const struc
 		r->addr[i] = i < bytes ? from[16 - bytes + i] : 0;
 }
 
-/* The reverse; 0: it is no address as thc_record_address_put() writes it. */
+/* Reads what thc_record_address_put() writes; 0: it would not write this. */
 THC_INLINE int thc_record_address_read(struct thc_end *end, const struct thc_record_address *r)
 {
 	u32 i, bytes = r->family == 4 ? 4 : 16;

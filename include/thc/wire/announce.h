@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How an aggregator announces a job: WELCOME's records out of struct thc_spec, cut into parts.
+ * How an aggregator announces a job: it makes the records of WELCOME from struct thc_spec, and cuts
+ * them into parts.
  */
 #ifndef THC_ANNOUNCE_H
 #define THC_ANNOUNCE_H
@@ -47,7 +48,7 @@ static inline void thc_announce_group(struct thc_announcement *a, const struct t
 	thc_record_address_put(&r->at, &s->group);
 }
 
-/* As many to a record as a part has room for. */
+/* Fills each record with as many addresses as a part has room for. */
 static inline void thc_announce_shards(struct thc_announcement *a, const struct thc_shards *shards)
 {
 	u32 i, first, count;
@@ -138,7 +139,7 @@ static inline u32 thc_announce_fitting(const struct thc_announcement *a, u32 at)
 	return end - at;
 }
 
-/* Completes the fixed part, whose records are there. */
+/* Completes the fixed part, after all records. */
 static inline void thc_announce_fixed(struct thc_announcement *a, const struct thc_spec *s)
 {
 	struct thc_welcome *w = &a->fixed;
@@ -197,7 +198,7 @@ static inline void thc_announce(struct thc_announcement *a, const struct thc_spe
 	thc_announce_fixed(a, s);
 }
 
-/* The WELCOME to the group: which epoch it is of, and nothing else behind the fixed part. */
+/* Makes the WELCOME to the group: its only record is SEAL, whose salt names the epoch. */
 static inline void thc_announce_to_group(struct thc_announcement *a, const struct thc_spec *s)
 {
 	static const u8 none[THC_NONCE_BYTES];

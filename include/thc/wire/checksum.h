@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The Internet checksum (RFC 1071), for the UDP header of answers. The seal
- * guards their contents; this one is filled in because receivers join
- * datagrams into one only if they have it (UDP GRO), and an answer then costs
- * a fraction of what it costs alone.
+ * The Internet checksum (RFC 1071), for the UDP header of answers. The seal guards their contents;
+ * an answer has a checksum because receivers coalesce only datagrams that have one (UDP GRO), and a
+ * coalesced answer costs a fraction of a single one.
  *
- * An accumulator adds 32-bit halves exactly, so nothing is lost before the
- * fold; sums are of words as they lie in memory, whatever the byte order.
+ * An accumulator adds 32-bit halves exactly, so nothing is lost before the fold; sums are over
+ * words as they lie in memory, whatever the byte order.
  */
 #ifndef THC_CHECKSUM_H
 #define THC_CHECKSUM_H
@@ -14,11 +13,11 @@
 #include <thc/types.h>
 
 /**
- * thc_checksum_of() - an accumulator of many 64-bit words, each as it lies in memory
+ * thc_checksum_of() - the accumulator of many 64-bit words, each as it lies in memory
  * @whole: sum of the words modulo 2^64
  * @upper: sum of their upper halves
  *
- * The sum of the lower halves is what is missing, and costs nothing a word.
+ * The sum of the lower halves follows from both, so the caller need not add it word by word.
  */
 THC_INLINE u64 thc_checksum_of(u64 whole, u64 upper)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Formats: what a request's payload holds and what its slot's lanes are. One table, from
- * which XDP, thc.ko and user space take their cases; a slot always has THC_LANE_BYTES.
+ * Formats of a request's payload, and of its slot's lanes. XDP, thc.ko and user space take their
+ * cases from one table. A slot always has THC_LANE_BYTES.
  */
 #ifndef THC_FORMAT_H
 #define THC_FORMAT_H
@@ -9,12 +9,11 @@
 #include <thc/types.h>
 
 /*
- * Columns: kind; its loop (aggregator/lane.h); op; bits of a coordinate up, and of its sum, which
- * is what an answer carries; bytes of payload up; what the loop looks at beside lanes and payload:
- * the job's TABLE, which loops of a GROUP have, too, the sender's rank (OWN), or nothing (PLAIN).
+ * Columns: kind; its loop (aggregator/lane.h); op; bits of a coordinate up; bits of its sum, which
+ * is what an answer carries; bytes of payload up; what the loop uses beside lanes and payload: the
+ * job's table (TABLE and GROUP), the sender's rank (OWN), or nothing (PLAIN).
  *
- * LINEAR8 is LUT8 for T[z] = z. LUT_ADD's rows are told apart by the job, all others by the
- * request alone.
+ * LINEAR8 is LUT8 for T[z] = z. The job tells rows of LUT_ADD apart, the request alone all others.
  */
 /* clang-format off */
 #define THC_FORMATS(X)						\
@@ -56,17 +55,17 @@
 	X(BITS16, bits16, 16)	\
 	X(BITS32, bits32, 32)
 
-/* The payload lengths of THC_FORMATS, each once, the one that comes most often first: those whose
- * seal thc.ko lends, and the others.
+/* The payload lengths of THC_FORMATS, each once, the most frequent one first: lengths for which
+ * thc.ko offers the seal, and the others.
  */
 #define THC_PAYLOADS_LENT(X) X(512) X(1024) X(256)
 #define THC_PAYLOADS_OWN(X) X(128) X(192) X(320) X(384) X(640) X(768)
 #define THC_PAYLOADS(X) THC_PAYLOADS_LENT(X) THC_PAYLOADS_OWN(X)
 /* clang-format on */
 
-/* How a payload becomes lanes; chosen once per packet by thc_lane_kind(). */
+/* The loop that turns a payload into lanes; thc_lane_kind() chooses it once per packet. */
 enum thc_lane_kind {
-	THC_LANE_NONE,		/* op and width do not go together */
+	THC_LANE_NONE,		/* op, width and row do not match */
 #define THC_FORMAT_KIND(kind, ...) THC_LANE_##kind,
 	THC_FORMATS(THC_FORMAT_KIND) THC_FORMATS_BITS(THC_FORMAT_KIND)
 #undef THC_FORMAT_KIND
@@ -82,7 +81,7 @@ enum thc_lane_kind {
 #define THC_FORMAT_BIT(kind, name, op, ...) | 1U << THC_OP_##op
 #define THC_OPS_OF_DATA (0 THC_FORMATS(THC_FORMAT_BIT))
 
-/* Is @op one that a worker may send? Data first: it is the common case. */
+/* Is @op one of data? A worker may send it, and it is the common case. */
 THC_INLINE int thc_op_is_data(u8 op)
 {
 	return op <= THC_OP_DATA_MAX && THC_OPS_OF_DATA >> op & 1;
@@ -101,8 +100,8 @@ THC_INLINE int thc_op_is_added(u8 op)
 	return op == THC_OP_LUT_ADD || op == THC_OP_ADD;
 }
 
-/* May ops @a and @b meet in one slot? Sums may, be they of indices or of lanes. Every other op
- * meets itself alone.
+/* May contributions of ops @a and @b be in one slot? LUT_ADD and ADD may, all others only with
+ * themselves.
  */
 THC_INLINE int thc_ops_meet(u8 a, u8 b)
 {
@@ -115,13 +114,13 @@ THC_INLINE int thc_op_is_used(u8 op, u32 ranks)
 	return op != THC_OP_CLAIM_HIGH || ranks > THC_CLAIM_WORKERS;
 }
 
-/* Does an aggregator say it to whoever joins? */
+/* Does an aggregator send @op to a worker that joins? */
 THC_INLINE int thc_op_is_joining(u8 op)
 {
 	return op == THC_OP_WELCOME || op == THC_OP_CHALLENGE;
 }
 
-/* Can such an op have a payload of @bytes? */
+/* Can @op, one of joining, have a payload of @bytes? */
 THC_INLINE int thc_joining_fits(u8 op, u32 bytes)
 {
 	return op == THC_OP_WELCOME ?
@@ -159,7 +158,7 @@ THC_INLINE int thc_row_is_known(u32 bits, u32 sum_width)
 	return 0;
 }
 
-/* Is @length that of some request's payload, JOIN and LEAVE aside? All are multiples of 32. */
+/* Can a request's payload have @length bytes, JOIN and LEAVE aside? Lengths are multiples of 32. */
 THC_INLINE int thc_payload_is_known(u32 length)
 {
 	/* clang-format off */
@@ -178,7 +177,7 @@ THC_INLINE int thc_payload_is_known(u32 length)
  */
 #define THC_FORMAT_KEY(op, width, last)	((u32)(op) << 24 | (u32)(width) << 16 | (last))
 
-/* Is there a row of THC_FORMATS for such a request? There may be a kind without. */
+/* Has THC_FORMATS a row for such a request? A request without one may still have a kind. */
 THC_INLINE int thc_has_format(u8 op, u8 width, u32 payload)
 {
 	const u32 key = THC_FORMAT_KEY(op, width, payload);

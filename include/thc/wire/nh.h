@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * NH (Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC, fast and secure message authentication,
- * CRYPTO 1999): two payloads of one length that differ have the same NH under a random key
- * with a chance of 2^-32. It is no seal by itself: whoever has seen some can tell the key.
+ * CRYPTO 1999): under a random key two different payloads of one length have the same NH with a
+ * probability of 2^-32. NH is no seal by itself, since its values reveal the key.
  */
 #ifndef THC_NH_H
 #define THC_NH_H
 
 #include <thc/types.h>
 
-/* u32 words of a key: those of the longest payload. */
+/* u32 words of a key: as many as the longest payload has. */
 #define THC_NH_WORDS	(THC_LANE_BYTES / 4)
 
 /* One word after the other: clang would load many and add their products in pairs of pairs, and

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * thc_nh() by the vectors that a file is compiled for, AVX-512 or AVX2: thc_nh_avx512() or
- * thc_nh_avx2(), the same bits. Whoever calls owns the vector unit. <immintrin.h> comes before this
- * file, since the kernel includes it in a way of its own.
+ * thc_nh() with the vector instructions that a file is compiled for: thc_nh_avx512() or
+ * thc_nh_avx2(), which give the same bits. The caller owns the vector unit, and includes
+ * <immintrin.h> before this file, since the kernel has a way of its own to include it.
  *
- * A product is of the lower halves of two 64-bit elements. What the last vector would not fill goes
- * word by word.
+ * A product is of the lower halves of two 64-bit elements. Words that do not fill a vector go
+ * through thc_nh().
  */
 #ifndef THC_NH_X86_H
 #define THC_NH_X86_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Nonces, challenges and salts: 16 bytes that are the same or not, and zero where there is none.
+ * Nonces, challenges and salts: 16 bytes, of which only equality matters; all zero: there is none.
  */
 #ifndef THC_NONCE_H
 #define THC_NONCE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Where a chunk goes: chunk q of a stream belongs to aggregator q mod shards, as its chunk
- * q div shards. There chunk q lives in slot q mod slots, in that slot's generation q div slots, and
- * a slot is reached on a UDP port of its own or on the first one. Workers and aggregators ask
- * here, so that they agree.
+ * The place of a chunk: chunk q of a stream belongs to aggregator q mod shards, as its chunk q div
+ * shards. At that aggregator chunk q lives in slot q mod slots, in the slot's generation q div
+ * slots. A slot is reached on a UDP port of its own or on the first one. Workers and aggregators
+ * both use these functions, so that they agree.
  */
 #ifndef THC_ROUTE_H
 #define THC_ROUTE_H

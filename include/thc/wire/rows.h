@@ -8,12 +8,12 @@
 
 #include <thc/wire/format.h>
 
-/* Levels of one row for each b: those of b bits begin at 2^b, and the first two are none. */
+/* Room for one row of each b: the levels of b bits begin at 2^b, and the first two are unused. */
 #define THC_LEVELS_ALL	(2 * THC_LEVELS_MAX)
 
 /**
- * struct thc_widths - the rows of a job, as far as packets have to do with them
- * @sum: [b - 1]: bits of a sum of levels by indices of b bits, 0: there is no such row
+ * struct thc_widths - the rows of a job, as far as packets depend on them
+ * @sum: [b - 1]: bits of a sum of levels with indices of b bits, 0: there is no such row
  */
 struct thc_widths {
 	u8	sum[THC_BITS_MAX];
@@ -35,7 +35,7 @@ struct thc_tables {
 	u16			level[THC_LEVELS_ALL];
 };
 
-/* Where the row of @bits bits is in such an array; in it, whatever @bits is. */
+/* Index of the row of @bits bits in an array of rows; in bounds, whatever @bits is. */
 THC_INLINE u32 thc_row_at(u32 bits)
 {
 	return (bits - 1) & (THC_BITS_MAX - 1);
@@ -49,9 +49,9 @@ THC_INLINE u8 thc_widths_sum(const struct thc_widths *w, u32 bits)
 	return bits - 1 < THC_BITS_MAX ? sum : 0;
 }
 
-/* LUT_ADD with indices of @bits bits, for thc_lane_kind(), which knows bits that there are not. A
- * shift in place of an index, and no question: the verifier of BPF looks at all that follows once
- * for each way to it, and tells such ways apart for long.
+/* The row of LUT_ADD with indices of @bits bits, for thc_lane_kind(), which refuses impossible
+ * bits. It shifts in place of indexing, and has no branch: the BPF verifier walks the code behind a
+ * branch once for each way to it.
  */
 THC_INLINE struct thc_row thc_widths_row(const struct thc_widths *w, u8 bits)
 {
@@ -71,8 +71,8 @@ THC_INLINE u8 thc_row_of(u8 op, u8 width)
 }
 
 /**
- * struct thc_table_row - one of them
- * @clamp, @granularity: as there
+ * struct thc_table_row - one row of struct thc_tables
+ * @clamp, @granularity: as in struct thc_tables
  * @level: T, 2^bits levels
  * @bits: b
  * @sum_width: bits of a sum; 0: there is no such row

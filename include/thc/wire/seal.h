@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The seal: by what a packet shows that it is of its job, and as it was sent. A tag over header
- * and payload, by a key that the header names. All senders and receivers use these
- * functions; no other code looks at key_id and tag.
+ * The seal: a tag over header and payload, under a key that the header names. It shows that a
+ * packet belongs to its job and was not altered. All senders and receivers make and check key_id
+ * and tag by these functions.
  *
- * The payload's part, a digest, is apart from the header's: the lanes of a result are digested
+ * The payload's digest is computed apart from the header's part: the lanes of a result are digested
  * once, however often they are sent.
  */
 #ifndef THC_SEAL_H
@@ -16,10 +16,10 @@
 #include <thc/wire/sum.h>
 
 /**
- * struct thc_seal_key - what data and its answers are sealed by, in one direction and epoch
+ * struct thc_seal_key - key of data or of answers, in one epoch
  * @sip: key of SipHash
  * @nh: key of NH
- * @id: thc_hdr.key_id; of the epoch in jobs without a secret key, too
+ * @id: thc_hdr.key_id; it differs by epoch also in jobs without a secret key
  * @reserved: zero
  */
 struct thc_seal_key {
@@ -30,7 +30,7 @@ struct thc_seal_key {
 };
 
 /**
- * struct thc_member_key - what joining, leaving and the end of an epoch are sealed by
+ * struct thc_member_key - key of packets that join, leave, or end an epoch
  * @sip: key of SipHash
  * @id: thc_hdr.key_id; 0 in jobs without a secret key
  * @reserved: zero
@@ -79,7 +79,7 @@ THC_INLINE struct thc_digest thc_seal_digest(u8 seal, const struct thc_seal_key 
 /* Words of a header without its tag. */
 #define THC_SEAL_WORDS	(THC_HDR_WORDS - 1)
 
-/* SipHash of word @i of the header, whose tag is not counted. */
+/* Adds word @i of the header to SipHash; the tag is not counted. */
 THC_INLINE void thc_seal_word(struct thc_siphash *s, const struct thc_hdr *h, int i)
 {
 	const thc_word *w = (const void *)h;
@@ -87,7 +87,7 @@ THC_INLINE void thc_seal_word(struct thc_siphash *s, const struct thc_hdr *h, in
 	thc_siphash_word(s, thc_le64(w[i ? i + 1 : 0]));
 }
 
-/* ... of its words from @first on. */
+/* Adds the header's words from @first on to SipHash. */
 THC_INLINE void thc_seal_words(struct thc_siphash *s, const struct thc_hdr *h, int first)
 {
 	int i;
@@ -98,16 +98,16 @@ THC_INLINE void thc_seal_words(struct thc_siphash *s, const struct thc_hdr *h, i
 		thc_seal_word(s, h, i);
 }
 
-/* SipHash under @sip of the header but for its tag, to go on with what follows it. */
+/* Begins SipHash under @sip with the header but for its tag; more words may follow. */
 THC_INLINE void thc_seal_begin(struct thc_siphash *s, const u64 sip[2], const struct thc_hdr *h)
 {
 	thc_siphash_begin(s, sip);
 	thc_seal_words(s, h, 0);
 }
 
-/* WMAC (Black, Cochran: MAC reforgeability, FSE 2009): a pseudorandom function of the header and
- * a universal hash of the payload. A tag that has been seen tells nothing of another one's.
- * @s: the header, by thc_seal_begin()
+/* WMAC (Black, Cochran: MAC reforgeability, FSE 2009): a pseudorandom function of the header and of
+ * a universal hash of the payload. A tag reveals nothing of another packet's. @s: the header, by
+ * thc_seal_begin()
  */
 THC_INLINE u64 thc_seal_end(struct thc_siphash *s, u64 nh)
 {
@@ -116,12 +116,12 @@ THC_INLINE u64 thc_seal_end(struct thc_siphash *s, u64 nh)
 }
 
 /**
- * struct thc_seal_begun - what SipHash makes of a header's first two words, version to key_id and
- *	job to epoch, which all data of a rank in an epoch has in common, and all answers have
+ * struct thc_seal_begun - SipHash after a header's first two words (version to key_id, and job to
+ *	epoch), which all data of a rank in an epoch share, and all answers
  * @sip: key
  * @word: the words, as they are in a header
- * @s: after them; as secret as the key, which comes from it
- * @taken: somebody reads or writes it
+ * @s: state after them; as secret as the key, from which it comes
+ * @taken: a program is using the entry
  */
 struct thc_seal_begun {
 	u64			sip[2];
@@ -134,7 +134,7 @@ struct thc_seal_begun {
 /* Words of a header that thc_seal_begin_common() sees. */
 #define THC_SEAL_COMMON	2
 
-/* This CPU's, for packets such as @h; lent by the programs. NULL: there is none. */
+/* This CPU's entry for packets such as @h, which each program implements. NULL: there is none. */
 THC_INLINE struct thc_seal_begun *thc_seal_begun_of(const struct thc_hdr *h);
 
 THC_INLINE void thc_seal_common(struct thc_siphash *s, const u64 sip[2], const struct thc_hdr *h)
@@ -144,8 +144,9 @@ THC_INLINE void thc_seal_common(struct thc_siphash *s, const u64 sip[2], const s
 	thc_seal_word(s, h, 1);
 }
 
-/* thc_seal_begin() of data and its answers, as far as their common words: 4 of 18 rounds less. Who
- * is interrupted by a packet here, as thc_close may be, keeps what it has taken.
+/* Does thc_seal_begin() for the common words of data or answers: saves 4 of 18 rounds. A program
+ * that another one interrupts here, as thc_xdp may interrupt thc_close, keeps the entry it has
+ * taken.
  */
 THC_INLINE void thc_seal_begin_common(struct thc_siphash *s, const u64 sip[2],
 				      const struct thc_hdr *h)
@@ -209,12 +210,12 @@ THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struc
 }
 
 #ifdef __bpf__
-/* Parts of a payload, between words of the header and behind them. A power of two, since loops of
- * NH go by sixteen words.
+/* Parts of a payload, between and behind the header's words. A power of two, since the loops of NH
+ * are unrolled by sixteen words.
  */
 #define THC_SEAL_PARTS	4
 
-/* Else clang would begin the next word before the part, and has not the registers for both. */
+/* Keeps clang from beginning the next word before the part: BPF lacks registers for both. */
 #define THC_SEAL_IN_ORDER(s) \
 	do { \
 		THC_IN_ORDER((s)->v[0]); \
@@ -223,9 +224,9 @@ THC_INLINE u64 thc_seal_tag(u8 seal, const struct thc_seal_key *key, const struc
 		THC_IN_ORDER((s)->v[3]); \
 	} while (0)
 
-/* The seal nh. A round of SipHash waits for the one before it, and the CPU works at NH meanwhile,
- * as far as it looks ahead: rounds of BPF, which cannot rotate, are so long that header and
- * payload have to take turns.
+/* The tag of the seal nh. Each round of SipHash waits for the one before it, and the CPU computes
+ * NH meanwhile, as far as it looks ahead. BPF cannot rotate, so its rounds are too long for that:
+ * header and payload take turns.
  */
 THC_INLINE u64 thc_seal_tag_nh(const struct thc_seal_key *key, const struct thc_hdr *h,
 			       const void *payload, int words)
@@ -270,9 +271,7 @@ THC_INLINE u64 thc_seal_tag_of(u8 seal, const struct thc_seal_key *key, const st
 	return thc_seal_tag(seal, key, h, thc_seal_digest(seal, key, payload, words), words);
 }
 
-/* Seals a packet whose payload, of @words words, has been digested: the header is complete but for
- * key_id and tag.
- */
+/* Seals a packet, complete but for key_id and tag; @d: digest of its payload, of @words words. */
 THC_INLINE void thc_seal_digested(struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 				  struct thc_digest d, u64 words)
 {
@@ -288,8 +287,8 @@ THC_INLINE void thc_seal(struct thc_hdr *h, u8 seal, const struct thc_seal_key *
 	h->tag = thc_be64(thc_seal_tag_of(seal, key, h, payload, words));
 }
 
-/* Is the packet, whose payload of @words words has been digested, as it was sealed by @key, which
- * it names?
+/* Does the tag match under @key, which the packet names? @d: digest of the payload, of @words
+ * words.
  */
 THC_INLINE int thc_seal_fits(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 			     struct thc_digest d, u64 words)
@@ -297,7 +296,7 @@ THC_INLINE int thc_seal_fits(const struct thc_hdr *h, u8 seal, const struct thc_
 	return h->tag == thc_be64(thc_seal_tag(seal, key, h, d, words));
 }
 
-/* thc_seal_fits() of a packet whose payload has not been digested: it is at @payload. */
+/* thc_seal_fits() for a payload that has no digest yet: it is at @payload. */
 THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_seal_key *key,
 			   const void *payload, int words)
 {
@@ -306,8 +305,9 @@ THC_INLINE int thc_seal_ok(const struct thc_hdr *h, u8 seal, const struct thc_se
 
 /* --- membership packets ------------------------------------------------------------ */
 
-/* They come seldom, under keys that last: SipHash sees the whole packet, and with it the worker's
- * end, so that what was said to one aggregator, or by one worker, is nothing to another.
+/* Membership packets are rare, and their keys last. So SipHash covers the whole packet, and with it
+ * the worker's end of the path: a packet for one aggregator, or by one worker, is invalid for
+ * another.
  */
 THC_INLINE u64 thc_member_siphash(const struct thc_member_key *key, const struct thc_hdr *h,
 				  const struct thc_end *end, const void *payload, int words)

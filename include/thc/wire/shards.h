@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The aggregators of a job that has several. Its chunks are spread over them (route.h), and a
- * worker joins each; number 0 tells where all are.
+ * The aggregators of a job that has several. The job's chunks are spread over them (route.h). A
+ * worker joins each, and number 0 lists the addresses of all.
  */
 #ifndef THC_SHARDS_H
 #define THC_SHARDS_H
@@ -11,7 +11,7 @@
 /**
  * struct thc_shards - where the aggregators of a job are
  * @count: how many
- * @own: number of the one that this list is kept by, where one keeps it
+ * @own: number of the aggregator that keeps this list, if one does
  * @at: by number, with base ports; thc_end.aggregator is the number
  */
 struct thc_shards {
@@ -20,7 +20,7 @@ struct thc_shards {
 	struct thc_end	at[THC_SHARDS_MAX];
 };
 
-/* Addresses of a record, so that a part with SEAL has room for it. */
+/* Addresses per record: a part has room for such a record beside SEAL. */
 #define THC_SHARDS_PER_RECORD	32
 
 _Static_assert(sizeof(struct thc_record_shards) +
@@ -30,8 +30,8 @@ _Static_assert(sizeof(struct thc_record_shards) +
 	       "SHARDS and SEAL fit into a part");
 
 /**
- * thc_shards_read() - where all aggregators of the job are
- * @s: what thc_spec_read() made of the records, sound; of number 0
+ * thc_shards_read() - reads the addresses of all aggregators of a job
+ * @s: the result of thc_spec_read() for these records, sound; of number 0
  * @records: the records, @bytes of them
  */
 static inline void thc_shards_read(struct thc_shards *out, const struct thc_spec *s,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a job may be: WELCOME brings its constants, which thcd does not announce and a worker
- * does not believe unless they pass here.
+ * What a job may be: the checks of its constants, which WELCOME brings. thcd announces no job, and
+ * a worker believes no WELCOME, that does not pass them.
  */
 #ifndef THC_SPEC_H
 #define THC_SPEC_H
@@ -20,7 +20,7 @@ enum thc_scheme_id {
 		THC_SCHEMES_COUNT
 };
 
-/* Floats are sent as integers of a precision, thc_record_scheme.value_bits. */
+/* Does @scheme send floats as integers of a precision, thc_record_scheme.value_bits? */
 THC_INLINE int thc_scheme_is_precise(unsigned int scheme)
 {
 	return scheme == THC_SCHEME_NONE || scheme == THC_SCHEME_LHC;
@@ -36,7 +36,7 @@ THC_INLINE int thc_scheme_is_precise(unsigned int scheme)
 #define THC_FEATURES	THC_FEATURE_CORRELATED
 #define THC_SCHEME_FEATURES (THC_SCHEME_F_UNROTATED | THC_SCHEME_F_SKETCH | THC_SCHEME_F_COUPLED)
 
-/* Are @features, THC_SCHEME_F_*, some that @scheme has? */
+/* Has @scheme all of @features (THC_SCHEME_F_*), and is COUPLED among them only with SKETCH? */
 THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
 {
 	const u32 known = scheme == THC_SCHEME_LHC ? THC_SCHEME_FEATURES : THC_SCHEME_F_UNROTATED;
@@ -52,7 +52,7 @@ THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
 #define THC_BLOCK_LOG2_MIN	10
 #define THC_BLOCK_LOG2_MAX	20
 
-/* Of jobs whose bits follow the norms of blocks. */
+/* log2 of a block's coordinates in jobs with a rate or an error. */
 #define THC_RATE_BLOCK_LOG2	10
 
 /* UDP ports below this one are for privileged programs. */
@@ -60,26 +60,26 @@ THC_INLINE int thc_scheme_features_are_known(unsigned int scheme, u32 features)
 
 /**
  * struct thc_spec - a job as WELCOME describes it, in host order
- * @has: bit per enum thc_record_type that was there
- * @group: of answers, if @reply is multicast
+ * @has: bit t: a record of enum thc_record_type t was there
+ * @group: receives answers, if @reply is multicast
  * @joined: bit r: rank r has joined this epoch
  * @seed: of rotations and rounding
  * @deadline_ms: a generation older than this is closed with its quorum; 0: never
  * @features: THC_FEATURE_*
  * @scheme_features: THC_SCHEME_F_*
- * @constants: hash of what must be the same for all
+ * @constants: hash of the fields that must be equal for all
  * @rate, @error, @rate_flags: as in struct thc_record_rate; the first two 0: there is none
  * @ranks, @quorum, @data_slots, @control_slots, @shard, @shards: as in struct thc_welcome
- * @listed: aggregators whose addresses the records SHARDS have
+ * @listed: number of addresses in the records SHARDS
  * @flags: THC_WELCOME_F_*
  * @refusal: enum thc_refusal
  * @reply: enum thc_reply
  * @seal: enum thc_seal_type
- * @bits: b, of an index into the job's own row
+ * @bits: b, bits of an index into the job's own row
  * @scheme: enum thc_scheme_id
  * @value_bits, @grain: as in struct thc_record_scheme
- * @block_log2: coordinates of a rotated block
- * @tables: its rows
+ * @block_log2: log2 of the coordinates of a rotated block
+ * @tables: the job's rows
  * @salt: of the epoch
  */
 struct thc_spec {
@@ -126,9 +126,9 @@ THC_INLINE u8 thc_spec_sum_width(const struct thc_spec *s)
 	return thc_widths_sum(&s->tables.widths, s->bits);
 }
 
-/* A worker binds a socket to the group that @s names, which came from the network:
- * it must be no address of this host, and no port that needs a privilege. A group
- * of another IP version than the worker's is sound, and not joined.
+/* Can a worker bind a socket to the group that @s names? The group came from the network: it must
+ * be no address of this host, and no privileged port. A group of the other IP version is sound; the
+ * worker does not join it.
  */
 THC_INLINE int thc_spec_group_is_sound(const struct thc_spec *s)
 {
@@ -160,7 +160,7 @@ THC_INLINE int thc_spec_rows_are_sound(const struct thc_spec *s)
 	return s->bits && s->bits <= THC_BITS_MAX;
 }
 
-/* Is its rate, if it has one, that of a job whose blocks have norms? */
+/* Has the job no rate and no error, or blocks that have norms? */
 THC_INLINE int thc_spec_rate_is_sound(const struct thc_spec *s)
 {
 	return (!s->rate && !s->error) ||

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The packet sum: guards header and payload where UDP checksums are absent
- * (veth leaves them unfilled, header-only answers of XDP carry 0).
+ * The packet sum guards header and payload where there is no UDP checksum (veth leaves it unfilled,
+ * header-only answers of XDP carry 0).
  *
- * Two running sums modulo 2^64 over little-endian 64-bit words, after
- * Fletcher: the first sees any single changed word, the second words that are
- * exchanged and changes that cancel in the first. Each word's upper half is
- * mixed into its lower one before: else changes of nothing but the top bits of
- * words an even distance apart would leave both sums as they were. Both are
- * cheap without vector units, and the sum of two halves follows from the
- * halves (thc_sum_join()), so that an answer's payload is summed once however
- * often it is repeated.
+ * It is two running sums modulo 2^64 over little-endian 64-bit words, after Fletcher. The first
+ * detects any single changed word; the second detects exchanged words, and changes that cancel in
+ * the first. Each word's upper half is mixed into its lower half before: otherwise changes of the
+ * top bits alone, in words an even distance apart, would leave both sums unchanged. Both sums are
+ * cheap without vector units. The sum of a packet follows from the sums of its two parts
+ * (thc_sum_join()), so an answer's payload is summed once, however often it is sent.
  */
 #ifndef THC_SUM_H
 #define THC_SUM_H
@@ -22,7 +20,7 @@ struct thc_sum {
 	u64	b;	/* sum of the values a took */
 };
 
-/* No two words become one, and a top bit reaches bit 31, too. */
+/* A bijection of words, by which a top bit changes bit 31, too. */
 THC_INLINE u64 thc_sum_mix(u64 word)
 {
 	return word ^ word >> 32;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * WELCOME: a fixed part and records, in up to THC_WELCOME_PARTS packets. Read here, written
- * in announce.h; what of it a worker can serve is spec.h's.
+ * WELCOME: a fixed part and records, in up to THC_WELCOME_PARTS packets. This file reads it,
+ * announce.h writes it, and spec.h tells what a worker can serve.
  */
 #ifndef THC_WELCOME_H
 #define THC_WELCOME_H
@@ -19,8 +19,8 @@ THC_INLINE u32 thc_record_size(u32 bytes)
 	return ((u32)sizeof(struct thc_record) + bytes + 7) & ~7U;
 }
 
-/* A hash of the records with CONSTANT, of seed and of features: thc_welcome.constants, in host
- * order. @records: whole ones, @bytes of them
+/* thc_welcome.constants, in host order: a hash of the records with CONSTANT, of seed and of
+ * features. @records: whole ones, @bytes of them
  */
 static inline u32 thc_welcome_constants(const struct thc_welcome *w, const void *records, u32 bytes)
 {
@@ -40,14 +40,14 @@ static inline u32 thc_welcome_constants(const struct thc_welcome *w, const void 
 
 /* --- reading ---------------------------------------------------------------------- */
 
-/* Of what a record begins with: is there so much of it? */
+/* Has record @r at least the bytes of @type? */
 #define THC_RECORD_HAS(r, type) (thc_be16((r)->bytes) >= sizeof(type) - sizeof(struct thc_record))
 
 THC_INLINE int thc_spec_read_seal(struct thc_spec *s, const struct thc_record_seal *r)
 {
 	if (r->reserved[0] | r->reserved[1] | r->reserved[2])
 		return 0;
-	/* in each part, and the same in all */
+	/* each part has this record, with the same contents */
 	if (s->has & 1U << THC_RECORD_SEAL)
 		return s->seal == r->seal && thc_nonce_equal(s->salt, r->salt);
 	thc_nonce_copy(s->salt, r->salt);
@@ -68,7 +68,7 @@ THC_INLINE u32 thc_shards_held(const struct thc_record_shards *r)
 	return bytes / (u32)sizeof(struct thc_record_address);
 }
 
-/* One behind the other, from number 0 on. */
+/* Records SHARDS follow one another, from number 0 on. */
 static inline int thc_spec_read_shards(struct thc_spec *s, const struct thc_record_shards *r)
 {
 	const struct thc_record_address *at = (const void *)(r + 1);
@@ -86,7 +86,9 @@ static inline int thc_spec_read_shards(struct thc_spec *s, const struct thc_reco
 	return 1;
 }
 
-/* A row (b, 0): the job has one for a b, its own first. Others are passed over. */
+/* Reads a row. A job has at most one for a number of bits, its own first. Larger widths have a
+ * meaning to come, and are passed over.
+ */
 static inline int thc_spec_read_row(struct thc_spec *s, const struct thc_record_row *r)
 {
 	u32 i, bits = r->width & 15, at = thc_row_at(bits), g = 0;
@@ -141,7 +143,7 @@ THC_INLINE int thc_spec_read_rate(struct thc_spec *s, const struct thc_record_ra
 	return 1;
 }
 
-/* 0: no record that this worker can serve. */
+/* Returns 0 if this worker cannot serve the record. */
 static inline int thc_spec_read_record(struct thc_spec *s, const struct thc_record *r)
 {
 	const void *data = r;
@@ -155,7 +157,7 @@ static inline int thc_spec_read_record(struct thc_spec *s, const struct thc_reco
 		good = THC_RECORD_HAS(r, struct thc_record_group) && thc_spec_read_group(s, data);
 		break;
 	case THC_RECORD_ROW:
-		/* which says itself that it is there */
+		/* thc_spec_read_row() sets its bit of @has */
 		return THC_RECORD_HAS(r, struct thc_record_row) && thc_spec_read_row(s, data);
 	case THC_RECORD_SHARDS:
 		good = THC_RECORD_HAS(r, struct thc_record_shards) && thc_spec_read_shards(s, data);
@@ -173,7 +175,7 @@ static inline int thc_spec_read_record(struct thc_spec *s, const struct thc_reco
 	return good;
 }
 
-/* The fixed part of @s. Field by field, so that no second one is on a kernel's stack. */
+/* Reads the fixed part by fields: a kernel's stack has no room for a second struct thc_spec. */
 static inline void thc_spec_read_fixed(struct thc_spec *s, const struct thc_welcome *w)
 {
 	*s = (struct thc_spec){ .has = 0 };
@@ -194,11 +196,12 @@ static inline void thc_spec_read_fixed(struct thc_spec *s, const struct thc_welc
 }
 
 /**
- * thc_spec_read() - what a WELCOME says of its job
+ * thc_spec_read() - reads a WELCOME into @s
  * @w: the fixed part
  * @records: of all parts in their order, aligned like a u64
  *
- * 0: it is malformed, or holds what a worker has to know and this one does not.
+ * Returns 0 if the WELCOME is malformed, or has a record that a worker has to know and this one
+ * does not.
  */
 static inline int thc_spec_read(struct thc_spec *s, const struct thc_welcome *w,
 				const void *records, u32 bytes)
