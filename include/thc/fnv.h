@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * FNV-1a, 32 bits (Fowler, Noll, Vo; draft-eastlake-fnv): tells apart what differs by accident.
+ * FNV-1a, 32 bits (Fowler, Noll, Vo; draft-eastlake-fnv): detects accidental differences, not
+ * intended ones.
  */
 #ifndef THC_FNV_H
 #define THC_FNV_H

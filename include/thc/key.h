@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What comes from a job's secret key, which thcd has and whoever may be a worker of the job. The
- * key itself is on no wire, and what comes from it does not lead back to it.
+ * Derivation of all keys of a job from its secret key, which thcd and the job's workers have. No
+ * packet carries the secret key, and no derived key reveals it.
  */
 #ifndef THC_KEY_H
 #define THC_KEY_H
@@ -25,16 +25,16 @@ enum thc_key_purpose {
 #undef THC_KEY_PURPOSE
 };
 
-/* Bytes of a label with zeros behind it, and of what is hashed. */
+/* Bytes of a label, padded by zeros, and of the hash's input. */
 #define THC_KEY_LABEL_BYTES	16
 #define THC_KEY_INPUT_BYTES	(THC_KEY_LABEL_BYTES + 8 + THC_SALT_BYTES)
 
 /**
- * thc_key_derive() - a key for one purpose
- * @out: @bytes of it; the beginning of a longer one is a shorter one
+ * thc_key_derive() - derives a key for one purpose
+ * @out: @bytes of key; a shorter key is the beginning of a longer one
  * @key: the job's secret key
  * @job: the job's number
- * @salt: NULL: of zeros
+ * @salt: NULL: all zero
  *
  * Block i of 32 bytes is BLAKE2s, keyed with @key, of label, be16 @job, be16 0, be32 i and @salt.
  */
@@ -77,8 +77,8 @@ static inline __be32 thc_key_id(const u8 key[THC_KEY_BYTES], u16 job, const u8 s
 }
 
 /**
- * thc_seal_key_set() - the key of an epoch's packets of one direction
- * @key: the job's secret key, NULL: it has none, and the salt alone names the epoch
+ * thc_seal_key_set() - derives the key of an epoch's packets in one direction
+ * @key: the job's secret key, NULL: the job has none, and the salt alone names the epoch
  * @purpose: THC_KEY_UP or THC_KEY_DOWN
  */
 static inline void thc_seal_key_set(struct thc_seal_key *out, const u8 *key,
@@ -115,7 +115,7 @@ static inline void thc_member_key_derive(struct thc_member_key *out, const u8 ke
 	out->reserved = 0;
 }
 
-/* The seed of @job's rotations and rounding, which every worker is told. */
+/* The seed of @job's rotations and rounding, which WELCOME tells every worker. */
 static inline u64 thc_key_seed(const u8 key[THC_KEY_BYTES], u16 job)
 {
 	u64 seed;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
- * generators, OOPSLA 2014): a bijection of 64 bits after which neighbouring numbers look
- * unrelated. It can be undone by anybody; siphash.h has a function that cannot.
+ * The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+ * OOPSLA 2014): a bijection of 64 bits after which neighbouring numbers look unrelated. Anybody can
+ * invert it; without a key nobody can invert siphash.h's function.
  */
 #ifndef THC_MIX_H
 #define THC_MIX_H

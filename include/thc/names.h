@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Names and meanings of events and drop reasons, for thcd, thcctl, thc.ko and
- * whoever shows counters. The lists follow enum thc_event and enum thc_drop_reason;
- * an enumerator without a name, or in another place, does not compile.
+ * Names and meanings of events and drop reasons, for all programs that show counters: thcd, thcctl
+ * and thc.ko. The lists follow enum thc_event and enum thc_drop_reason; an enumerator without a
+ * name, or in another place, does not compile.
  */
 #ifndef THC_NAMES_H
 #define THC_NAMES_H
@@ -79,19 +79,19 @@ struct thc_name {
 
 #define THC_NAMES_ENTRY(id, name, meaning) { name, meaning },
 
-/* By enum thc_event and enum thc_drop_reason; not everybody shows both. */
+/* Indexed by enum thc_event and enum thc_drop_reason; not every program uses both. */
 static const struct thc_name thc_event_name[]
 	__attribute__((unused)) = { THC_EVENT_LIST(THC_NAMES_ENTRY) };
 static const struct thc_name thc_drop_name[] __attribute__((unused)) = { THC_DROP_LIST(
 	THC_NAMES_ENTRY) THC_WORKER_DROP_LIST(THC_NAMES_ENTRY) };
 
-/* By enum thc_scheme_id; NULL stands behind the last one. */
+/* Indexed by enum thc_scheme_id; NULL ends the list. */
 #define THC_NAMES_SCHEME(id, name) #name,
 static const char *const thc_scheme_name[]
 	__attribute__((unused)) = { THC_SCHEMES(THC_NAMES_SCHEME) NULL };
 #undef THC_NAMES_SCHEME
 
-/* By enum thc_seal_type. */
+/* Indexed by enum thc_seal_type. */
 #define THC_NAMES_PLACE_SEAL(id, name) THC_NAMES_SEAL_##id,
 #define THC_NAMES_ASSERT_SEAL(id, name)                                                            \
 	_Static_assert((int)THC_NAMES_SEAL_##id == (int)THC_SEAL_##id, "place of " #name);
@@ -100,13 +100,13 @@ enum thc_names_seal_place { THC_SEALS(THC_NAMES_PLACE_SEAL) THC_NAMES_SEALS };
 THC_SEALS(THC_NAMES_ASSERT_SEAL)
 static const char *const thc_seal_name[] __attribute__((unused)) = { THC_SEALS(THC_NAMES_SEAL) };
 
-/* Can packets be counted under it? Others are not shown. */
+/* Can packets be counted under @reason? Programs show no other reason. */
 static inline int thc_drop_is_reason(int reason)
 {
 	return reason != THC_DROP_NONE;
 }
 
-/* The counter rule of include/thc/aggregator/event.h; *@fates and *@drops may be shown. */
+/* Does the counter rule of include/thc/aggregator/event.h hold? @fates, @drops: out: both sums. */
 static inline int thc_stats_add_up(const struct thc_stats *s, u64 *fates, u64 *drops)
 {
 	int i;

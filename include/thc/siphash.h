@@ -63,7 +63,7 @@ THC_INLINE void thc_siphash_begin(struct thc_siphash *s, const u64 key[2])
 	s->v[3] = key[1] ^ 0x7465646279746573ULL;
 }
 
-/* @words: how many there were */
+/* @words: number of words that were hashed */
 THC_INLINE u64 thc_siphash_end(struct thc_siphash *s, u32 words)
 {
 	/* the paper's last block: no bytes are left over, and the length */

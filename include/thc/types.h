@@ -37,7 +37,7 @@ typedef __s32 s32;
 #endif
 
 #ifdef __CHECKER__
-/* Either direction, as the argument's type says: sparse sees if it is the wrong one. */
+/* Converts in the direction that the argument's type says, so that sparse detects the wrong one. */
 #define THC_SPARSE(v, be, host)								\
 	__builtin_choose_expr(__builtin_types_compatible_p(__typeof__(v), be),		\
 			      (__attribute__((force)) host)(v),				\
@@ -54,13 +54,13 @@ THC_INLINE u64 thc_be64(u64 v) { return THC_BE(v, 64); }
 THC_INLINE u16 thc_le16(u16 v) { return THC_LE(v, 16); }
 THC_INLINE u32 thc_le32(u32 v) { return THC_LE(v, 32); }
 THC_INLINE u64 thc_le64(u64 v) { return THC_LE(v, 64); }
-/* Of untyped memory, too: a stream of bits that begins at the top of a word. */
+/* A word of a bit stream that begins at the word's top, also in untyped memory. */
 THC_INLINE u64 thc_stream64(u64 v) { return THC_BE(v, 64); }
 /* clang-format on */
 
-/* A 64-bit word inside a packet, and half of one: any alignment, may alias anything. The BPF
- * compiler would load a word of alignment 1 byte by byte; the machines XDP is
- * for load unaligned words, and the verifier refuses where they do not.
+/* A 64-bit word inside a packet, and half of one, of any alignment; it may alias any type. For BPF
+ * the alignment is natural, since clang would load words of alignment 1 byte by byte. The machines
+ * that run XDP load unaligned words, and the verifier refuses the program where they do not.
  */
 #ifdef __bpf__
 typedef u64 __attribute__((may_alias)) thc_word;
@@ -73,9 +73,7 @@ typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 /* Index of half @i, counted from the lowest, in an array of words of host order. */
 #define THC_HALF_AT(i)	((i) ^ (THC_LE(1, 16) != 1))
 
-/* What is done to @v so far is done before what comes: BPF has not the registers for clang's other
- * orders.
- */
+/* Keeps the operations on @v in program order: BPF lacks the registers for clang's other orders. */
 #ifdef __bpf__
 #define THC_IN_ORDER(v)	asm volatile("" : "+r"(v))
 #else
@@ -100,8 +98,8 @@ typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 #define THC_UNROLL_WHOLE	THC_UNROLL
 #endif
 
-/* As THC_UNROLL_WHOLE, but a loop in BPF, where the body is much longer: a program that does not
- * fit into what the CPU keeps of decoded ones costs more than the jumps.
+/* As THC_UNROLL_WHOLE, but BPF keeps the loop. Its body is much longer there, and a program too
+ * large for the CPU's cache of decoded instructions costs more than the jumps.
  */
 #ifdef __bpf__
 #define THC_UNROLL_BUT_BPF	_Pragma("clang loop unroll(disable)")
@@ -109,8 +107,8 @@ typedef u32 __attribute__((aligned(1), may_alias)) thc_half_word;
 #define THC_UNROLL_BUT_BPF	THC_UNROLL_WHOLE
 #endif
 
-/* What <linux/thc_wire.h> and <linux/thc.h> describe has these sizes for every compiler. Not said
- * there: those headers are also for programs in languages without assertions, C90 and C++98.
+/* The structs of <linux/thc_wire.h> and <linux/thc.h> have these sizes for every compiler. Those
+ * headers do not assert them, since they also serve languages without assertions, C90 and C++98.
  */
 #define THC_ASSERT_SIZE(type, size) _Static_assert(sizeof(type) == (size), "size of " #type)
 
