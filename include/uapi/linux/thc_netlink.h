@@ -23,9 +23,9 @@ enum thc_genl_cmd {
 	THC_CMD_UNSPEC,
 	THC_CMD_JOB_NEW,	/* CAP_NET_ADMIN: JOB, KEY, AGGREGATOR (some), USERS, GROUPS */
 	THC_CMD_JOB_DEL,	/* CAP_NET_ADMIN: JOB; connected sockets go on */
-	THC_CMD_JOB_GET,	/* JOB; a dump without */
+	THC_CMD_JOB_GET,	/* JOB; without it, a dump */
 	THC_CMD_SOCKET_GET,	/* dump */
-	THC_CMD_STATS_GET,	/* packets that were not used, by reason */
+	THC_CMD_STATS_GET,	/* dropped packets, by reason */
 	__THC_CMD_END
 };
 #define THC_CMD_MAX	(__THC_CMD_END - 1)
@@ -39,7 +39,7 @@ enum thc_genl_attr {
 	THC_ATTR_SOCKET,	/* nest of THC_SOCK_* */
 	THC_ATTR_DROP,		/* nest of THC_REASON_* */
 	THC_ATTR_USERS,		/* nest of THC_IDS_*: who may join; default nobody */
-	THC_ATTR_GROUPS,	/* nest of THC_IDS_*: whose members may join, too; default none */
+	THC_ATTR_GROUPS,	/* nest of THC_IDS_*: groups whose members may join; default none */
 	__THC_ATTR_END
 };
 #define THC_ATTR_MAX	(__THC_ATTR_END - 1)
@@ -61,7 +61,7 @@ enum thc_genl_aggr_attr {
 enum thc_genl_ids_attr {
 	THC_IDS_UNSPEC,
 	THC_IDS_FIRST,		/* u32 */
-	THC_IDS_LAST,		/* u32, in the range; at most 4294967294 */
+	THC_IDS_LAST,		/* u32, inclusive; at most 4294967294 */
 	__THC_IDS_END
 };
 #define THC_IDS_MAX	(__THC_IDS_END - 1)

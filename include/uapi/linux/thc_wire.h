@@ -19,10 +19,10 @@
 
 #define THC_VERSION		2
 
-/* First UDP port of an aggregator unless the operator says otherwise. */
+/* Default of an aggregator's first UDP port. */
 #define THC_PORT_DEFAULT	18500
-/* TTL (hop limit) of requests and of answers to one rank. Each router takes one away, so
- * what arrives with it was sent in this subnet.
+/* TTL (hop limit) of requests and of answers to one rank. Each router takes one away, so a packet
+ * that arrives with this TTL was sent in the receiver's subnet.
  */
 #define THC_TTL			255
 /* TTL (hop limit) of answers to the group, which no router forwards. */
@@ -37,14 +37,12 @@
 #define THC_RANKS_MAX		64
 /* Aggregators that share a job's chunks. */
 #define THC_SHARDS_MAX		64
-/* No worker, where a worker's number in its job is meant. */
+/* No worker, in the place of a worker's number. */
 #define THC_WORKER_NONE		65535
 /* A job's secret key, and the salt of an epoch's keys. */
 #define THC_KEY_BYTES		32
 #define THC_SALT_BYTES		16
-/* The number that tells one joining from all others, and the number that the daemon asks it to
- * repeat.
- */
+/* Bytes of the number that names a joining, and of the number that a CHALLENGE asks to repeat. */
 #define THC_NONCE_BYTES		16
 #define THC_CHALLENGE_BYTES	16
 /* Bytes of lanes in every answer, and in every request but those of LUT_ADD. */
@@ -54,37 +52,35 @@
 
 /**
  * enum thc_op - what a packet asks for, or answers
- * @THC_OP_LUT_ADD: payload holds table indices of thc_hdr.width bits, 1 to 8,
- *	a stream of bits with coordinate 0 in the most significant ones of byte
- *	0; the aggregator adds T[index] per lane
+ * @THC_OP_LUT_ADD: payload holds table indices of thc_hdr.width bits, 1 to 8, a stream of bits with
+ *	coordinate 0 in the most significant bits of byte 0; the aggregator adds T[index] per lane
  * @THC_OP_ADD: payload holds lanes of thc_hdr.width bits, added lane by lane
  *	modulo 2^width
  * @THC_OP_OR: payload is OR-ed bit by bit (sparse indices); width is 32
- * @THC_OP_MAX: maximum of u32 lanes (what scales blocks); width is 32
+ * @THC_OP_MAX: maximum of u32 lanes (block scales); width is 32
  * @THC_OP_CLAIM: maximum of u32 lanes, but of a worker's packet only the lanes
  *	of its own claim count, struct thc_claim; of workers 0 to 31
  * @THC_OP_CLAIM_HIGH: claims of workers 32 to 63, in jobs that have them
  * @THC_OP_JOIN: worker to daemon, struct thc_join
  * @THC_OP_WELCOME: daemon to worker, struct thc_welcome
- * @THC_OP_WAIT: aggregator to worker, header only: your contribution is in,
- *	bitmap and count say who else's is. With THC_F_DIFFERS: it is not, since
- *	op, width or round differ from those that bitmap's ranks have sent
- * @THC_OP_STALE: aggregator to worker, header only: this generation is gone;
- *	bitmap says whose contributions it held. With THC_F_EPOCH: this epoch
- *	is gone, thc_hdr.epoch is the current one and rank names who ended it,
- *	THC_WORKER_NONE: the aggregator, which started anew
- * @THC_OP_CLOSE: finish a generation with whom it has; never taken from the
- *	wire, only from the aggregator's own daemon
- * @THC_OP_LEAVE: worker to daemon, struct thc_leave: this rank is done
- * @THC_OP_CHALLENGE: daemon to worker, struct thc_challenge: nothing has changed yet; say JOIN
- *	again, with this
+ * @THC_OP_WAIT: aggregator to worker, header only: the contribution is in, bitmap and count name
+ *	the contributors so far. With THC_F_DIFFERS: it is not in, since op, width or round differ
+ *	from those that bitmap's ranks have sent
+ * @THC_OP_STALE: aggregator to worker, header only: this generation is gone; bitmap names its
+ *	contributors. With THC_F_EPOCH: this epoch has ended, thc_hdr.epoch is the current one and
+ *	rank names the worker that ended it, THC_WORKER_NONE: the aggregator, which started anew
+ * @THC_OP_CLOSE: finish a generation with the contributors it has; never taken from the wire, only
+ *	from the aggregator's own daemon
+ * @THC_OP_LEAVE: worker to daemon, struct thc_leave: this rank leaves the job
+ * @THC_OP_CHALLENGE: daemon to worker, struct thc_challenge: the JOIN has changed nothing yet; send
+ *	it again, with this challenge
  */
 enum thc_op {
 	THC_OP_LUT_ADD	= 1,
 	THC_OP_ADD	= 2,
 	THC_OP_OR	= 3,
 	THC_OP_MAX	= 4,
-	/* 5 is that of an op to come */
+	/* 5 is reserved for a future op */
 	THC_OP_CLAIM	= 6,
 	THC_OP_CLAIM_HIGH = 7,
 	THC_OP_DATA_MAX	= THC_OP_CLAIM_HIGH,
@@ -111,9 +107,9 @@ enum thc_op {
 /* A request has no flags. */
 
 /**
- * enum thc_seal_type - by what a job's packets show that they are of it, and as they were sent
- * @THC_SEAL_NONE: nothing: the tag is 0
- * @THC_SEAL_SUM: a sum that anybody can make, against corruption
+ * enum thc_seal_type - how a job's packets show that they belong to it and were not altered
+ * @THC_SEAL_NONE: not at all: the tag is 0
+ * @THC_SEAL_SUM: a sum that anybody can compute, against corruption
  * @THC_SEAL_NH: SipHash-2-4 of header and NH of the payload, under keys that come from the job's
  *	secret key
  */
@@ -127,18 +123,16 @@ enum thc_seal_type {
  * struct thc_hdr - in front of every THC payload, 48 bytes
  * @version: THC_VERSION
  * @op: enum thc_op
- * @width: bits of a payload lane: in LUT_ADD requests those of an index, 1 to 8; in their
- *	answers those of a sum, 4, 8, 16 or 32; else 8, 16 or 32; 0 in header-only packets, JOIN
- *	and WELCOME
+ * @width: bits of a payload lane: in LUT_ADD requests bits of an index, 1 to 8; in their answers
+ *	bits of a sum, 4, 8, 16 or 32; else 8, 16 or 32; 0 in header-only packets, JOIN and WELCOME
  * @flags: THC_F_*
  * @key_id: names the key that made the tag; 0: none did
- * @tag: the packet's seal, of header (without this field) and payload
+ * @tag: the packet's seal, over header (without this field) and payload
  * @job: job number, an index at the aggregator
- * @rank: the sender's rank; in WAIT and STALE the rank it is meant for, with
- *	THC_F_EPOCH the worker that ended the epoch, or THC_WORKER_NONE
+ * @rank: the sender's rank; in WAIT and STALE the rank that the packet is for, with THC_F_EPOCH the
+ *	worker that ended the epoch, or THC_WORKER_NONE
  * @epoch: incarnation of the job; any member's restart raises it
- * @round: the all-reduce this packet belongs to, counted from the epoch's
- *	start; echoed
+ * @round: the all-reduce that this packet belongs to, counted from the epoch's start; echoed
  * @chunk: sequence number of the chunk, counted from the epoch's start,
  *	separately for the data and the control stream; echoed
  * @slot: where the aggregator keeps the sum; data chunk q lives in slot
@@ -169,20 +163,20 @@ struct thc_hdr {
 
 /* thc_join.flags */
 #define THC_JOIN_F_HEARD	0x01	/* heard a WELCOME on the group address */
-#define THC_JOIN_F_NODE		0x02	/* an aggregator with a parent; there are none yet */
+#define THC_JOIN_F_NODE		0x02	/* an aggregator with a parent; none exists yet */
 
 /* Bit of thc_join.offers: the worker can do a seal, enum thc_seal_type. */
 #define THC_OFFER_SEAL(seal)	(1U << (seal))
 
 /**
  * struct thc_join - payload of JOIN, 64 bytes
- * @nonce: random, not zero; drawn once per joining: the same nonce joins
- *	again without effect, another one restarts the rank and the epoch
- * @challenge: that of the last CHALLENGE, zero: none has come; with
- *	THC_JOIN_F_HEARD the salt of the epoch that the rank is in
+ * @nonce: random, not zero; drawn once per joining: JOINs with the same nonce have no further
+ *	effect, another nonce restarts the rank and the epoch
+ * @challenge: of the last CHALLENGE, zero: none has come; with THC_JOIN_F_HEARD the salt of the
+ *	epoch that the rank is in
  * @flags: THC_JOIN_F_*
- * @offers: bit s: the worker can do seal s; unknown ones are passed over
- * @workers: of a node: how many are below it, else zero
+ * @offers: bit s: the worker can use seal s; unknown bits are passed over
+ * @workers: of a node: number of workers below it, else zero
  * @version_max: highest version that the worker knows
  * @reserved: zero
  * @restarted: of a node: the worker whose restart made it join anew, else
@@ -226,7 +220,7 @@ struct thc_leave {
 /* How answers travel. */
 enum thc_reply {
 	THC_REPLY_MULTICAST	= 1,	/* one frame to the group, the network copies */
-	THC_REPLY_FANOUT	= 2,	/* one frame per rank, the aggregator copies */
+	THC_REPLY_FANOUT	= 2,	/* one frame per rank, made by the aggregator */
 };
 
 /* thc_welcome.flags */
@@ -247,7 +241,7 @@ enum thc_refusal {
 	THC_REFUSED_PREFIX	= 3,	/* address outside the job's prefix */
 	THC_REFUSED_TAKEN	= 4,	/* another live worker holds the rank */
 	THC_REFUSED_NO_XDP	= 5,	/* the aggregator's XDP program was taken away */
-	THC_REFUSED_VERSION	= 6,	/* in words of version 1: its time is over */
+	THC_REFUSED_VERSION	= 6,	/* in a WELCOME of version 1: the version is obsolete */
 	THC_REFUSED_SEAL	= 7,	/* the worker cannot do the job's seal */
 };
 
@@ -296,7 +290,7 @@ struct thc_welcome {
 	__be16	shards;
 };
 
-/* Bytes of a part of WELCOME, parts, and bytes of the records of all of them together, at most. */
+/* Limits of WELCOME: bytes of a part, parts, and bytes of the records of all parts together. */
 #define THC_WELCOME_BYTES	1024
 #define THC_WELCOME_PARTS	16
 #define THC_RECORDS_MAX		(THC_WELCOME_PARTS * 960)
@@ -312,7 +306,7 @@ enum thc_record_type {
 	THC_RECORD_ROW		= 3,
 	THC_RECORD_SHARDS	= 4,
 	THC_RECORD_SCHEME	= 5,
-	/* 6 is that of a record to come */
+	/* 6 is reserved for a future record */
 	THC_RECORD_RATE		= 7,
 };
 
@@ -320,7 +314,7 @@ enum thc_record_type {
  * struct thc_record - a record of WELCOME: this, data, zeros up to a multiple of 8 bytes
  * @type: enum thc_record_type
  * @flags: THC_RECORD_F_*
- * @bytes: of data; more than a type is known to have are passed over
+ * @bytes: of data; a reader passes over bytes beyond those that it knows of the type
  */
 struct thc_record {
 	__u8	type;
@@ -329,7 +323,7 @@ struct thc_record {
 };
 
 /**
- * struct thc_record_seal - by what the epoch's packets are sealed
+ * struct thc_record_seal - the seal of an epoch's packets
  * @head: THC_RECORD_SEAL
  * @seal: enum thc_seal_type of requests and answers
  * @reserved: zero
@@ -366,11 +360,11 @@ struct thc_record_group {
 };
 
 /**
- * struct thc_record_shards - where the job's aggregators are, in the order of their numbers; told
- *	by number 0 of a job that has more than one, in as many records as it takes
+ * struct thc_record_shards - addresses of the job's aggregators, in the order of their numbers;
+ *	sent by number 0 of a job that has more than one, in as many records as needed
  * @head: THC_RECORD_SHARDS; @count times struct thc_record_address, with base ports, follow
- * @first: number of the first of them
- * @count: how many, at least one
+ * @first: number of the first aggregator in this record
+ * @count: number of addresses in this record, at least one
  */
 struct thc_record_shards {
 	struct thc_record head;
@@ -380,10 +374,10 @@ struct thc_record_shards {
 
 /**
  * struct thc_record_row - a table; its levels follow, T[0..2^b-1], __be16 each. A job has one for
- *	each b that its LUT_ADD requests may have, its own first
+ *	each b of its LUT_ADD requests, its own first
  * @head: THC_RECORD_ROW
  * @width: b, as in thc_hdr.width of a LUT_ADD request
- * @sum_width: bits of the sum of its indices' levels
+ * @sum_width: bits of the sum of levels
  * @granularity: g, the largest level, which is the last one
  * @clamp: IEEE-754 bits of t_p, the clamp in units of the coordinates' standard deviation
  */
@@ -396,19 +390,19 @@ struct thc_record_row {
 };
 
 /* thc_record_scheme.features. A worker refuses unknown ones of the job's own scheme. */
-#define THC_SCHEME_F_UNROTATED	0x0001	/* thc, uthc: blocks are compressed as they are */
-#define THC_SCHEME_F_SKETCH	0x0002	/* lhc: buckets whose density is known go as sketches */
+#define THC_SCHEME_F_UNROTATED	0x0001	/* thc, uthc: blocks are compressed without rotation */
+#define THC_SCHEME_F_SKETCH	0x0002	/* lhc: buckets of known density are sent as sketches */
 #define THC_SCHEME_F_COUPLED	0x0004	/* lhc, SKETCH: of four coupled hashes, not three */
 
 /**
  * struct thc_record_scheme - a scheme that the job allows, its own first
  * @head: THC_RECORD_SCHEME
  * @scheme: number
- * @block_log2: coordinates of a rotated block
+ * @block_log2: log2 of the coordinates of a rotated block
  * @value_bits: none, lhc: bits of a float's fixed point, 8, 16 or 32; 0: exact. Others: zero
- * @grain: lhc: values that are sent together, a power of two up to 256; 0: 1. Others: zero
+ * @grain: lhc: values in an item, a power of two up to 256; 0: 1. Others: zero
  * @features: THC_SCHEME_F_*
- * @levels, @scale_block, @capacity: what they mean the scheme says; zero if it does not use them
+ * @levels, @scale_block, @capacity: the scheme defines their meaning; zero if it does not use them
  * @reserved: zero
  */
 struct thc_record_scheme {
@@ -427,8 +421,8 @@ struct thc_record_scheme {
 /**
  * struct thc_record_rate - bits of an index follow the norms of blocks; rate or error is zero
  * @head: THC_RECORD_RATE
- * @rate: thousandths of a bit a coordinate, up and down together, that all-reduces aim at
- * @error: millionths of the gradient's square, the error that they aim at
+ * @rate: thousandths of a bit per coordinate, up and down together, that all-reduces aim at
+ * @error: millionths of the gradient's squared norm: the error that all-reduces aim at
  * @flags: THC_RATE_F_*
  */
 #define THC_RATE_F_TRY	0x1u	/* ranks find out whether it takes less time than fixed bits */
@@ -453,11 +447,11 @@ struct thc_record_rate {
  * @count_lo: low half of the coordinates of the bucket
  * @form: bits 0..7 dtype + 1 (0: no claim), 8..15 scheme, 16..31 high bits of
  *	the coordinates
- * @constants: of WELCOME
+ * @constants: thc_welcome.constants
  * @tag: the caller's own mark of this all-reduce, folded to 32 bits
- * @call: what the call chose; 0: nothing
- * @digest: of the results of the round before the last one but for its agreement,
- *	as thc_received.digest; 0 before round 2, and of whoever has missed a chunk
+ * @call: the options of the call; 0: none
+ * @digest: digest, as thc_received.digest, over the results of the round before the last one
+ *	without its agreement; 0 before round 2, and from a worker that has missed a chunk
  * @missed: chunks of that round whose result this worker has missed
  * @status: bits 0..7 enum thc_claim_status; the others are the scheme's
  */
