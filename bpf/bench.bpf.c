@@ -61,7 +61,7 @@ static __always_inline u32 bench_first(void)
 	return ((bench_next - 1) & (BENCH_SCHEME - 1)) < BENCH_SLOTS;
 }
 
-/* The packet's THC header, freshly written, or NULL. */
+/* Copies the next header into the packet; NULL: the packet is too short. */
 static __always_inline struct thc_hdr *bench_prologue(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -110,7 +110,7 @@ static __always_inline struct thc_lane_block *bench_lanes(const struct thc_hdr *
 	return l ? (void *)l->word[thc_be32(h->generation) & 1] : NULL;
 }
 
-/* What a loop adds the @bytes behind @h to: the lanes of the slot that @of names; NULL: the packet
+/* The lanes of the slot that @of names, to which a loop adds the @bytes behind @h; NULL: the packet
  * is too short.
  */
 static __always_inline struct thc_lane_block *bench_target(struct xdp_md *ctx,
@@ -160,8 +160,8 @@ int bench_bare_add32(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* The bare loops without the copied header: slot numbers straight from the
- * prepared headers, which is all a loop needs.
+/* Bare loops that do not copy the header: a loop needs only the slot number, and takes it from the
+ * prepared headers.
  */
 SEC("xdp")
 int bench_loop_lut(struct xdp_md *ctx)

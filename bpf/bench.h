@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What bench.bpf.c and tools/bench/bench_xdp.c share: how many packets, and
- * how often the time is noted. All are powers of two.
+ * Constants that bench.bpf.c and tools/bench/bench_xdp.c share: numbers of packets, and the
+ * interval of time stamps. All are powers of two.
  */
 #ifndef THC_BENCH_H
 #define THC_BENCH_H

@@ -11,14 +11,14 @@
 #include "slots.bpf.h"
 
 /**
- * struct thc_home - a packet's frame, and what its slot has
+ * struct thc_home - a packet's frame, and the parts of its slot
  * @ctx: the frame
- * @in: as parsed
- * @end: of the frame
- * @index: of the slot that is, or was, locked; 0: none was
- * @lanes: of the slot that is locked
- * @table: of the packet's row
- * @copy: of the payload, if it is needed
+ * @in: the parsed frame
+ * @end: end of the frame
+ * @index: slot that is, or was, locked; 0: none was
+ * @lanes: lanes of the locked slot
+ * @table: table of the packet's row
+ * @copy: copy of the payload, if one is needed
  */
 struct thc_home {
 	struct xdp_md *ctx;
@@ -37,7 +37,7 @@ THC_INLINE struct thc_bucket *thc_home_strangers(struct thc_home *home)
 	return bpf_map_lookup_elem(&strangers, &key);
 }
 
-/* CPUs may take one token together: what one rank asks comes through one of them. */
+/* Two CPUs may take one token at once, but packets of one rank come through one CPU. */
 THC_INLINE struct thc_bucket *thc_home_joins(struct thc_home *home, struct thc_job *job, u32 rank)
 {
 	return &job->member[rank].joins;
@@ -58,7 +58,7 @@ THC_INLINE int thc_home_hears(struct thc_home *home, const struct thc_packet *p)
 	return p->path.dst_port == thc_config.port_base;
 }
 
-/* Cheap to read: tokens come every 5 ms. */
+/* The coarse clock is cheap, and fine enough: tokens come every 5 ms. */
 THC_INLINE u64 thc_home_clock(struct thc_home *home)
 {
 	return bpf_ktime_get_coarse_ns();
@@ -67,9 +67,9 @@ THC_INLINE u64 thc_home_clock(struct thc_home *home)
 /* Bytes in front of a THC header, at most: a power of two. */
 #define THC_HEADS_MAX	128
 
-/* The packet's header by a pointer that the verifier takes for another one. What it finds behind
- * it, of which there is as much as an op wants, is not known of the first pointer then: else all
- * that follows would be looked at once for each length.
+/* The packet's header, by a pointer that the verifier takes for another one. A bounds check of the
+ * payload then tells nothing of the first pointer: otherwise the verifier would walk the code
+ * behind it once for each length.
  */
 THC_INLINE void *thc_home_packet(const struct thc_home *home, const struct thc_packet *p)
 {
@@ -79,14 +79,14 @@ THC_INLINE void *thc_home_packet(const struct thc_home *home, const struct thc_p
 	return (void *)(long)home->ctx->data + (at & (THC_HEADS_MAX - 1));
 }
 
-/* Without a seal neither key nor payload matters. */
+/* Checks the seal none, for which neither key nor payload matters. */
 THC_INLINE enum thc_drop_reason thc_home_seal_none(const struct thc_packet *p)
 {
 	return thc_seal_ok(p->hdr, THC_SEAL_NONE, NULL, NULL, 0) ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
-/* The seal of a request without a row in THC_FORMATS, if it is one at all: what it means, its job
- * says later.
+/* Checks the seal of a request without a row in THC_FORMATS, if its length is one of LUT_ADD at
+ * all; the job decides later what the payload means.
  */
 THC_INLINE enum thc_drop_reason thc_home_seal_copy(struct thc_home *home,
 						   const struct thc_packet *p, u8 seal,
@@ -156,8 +156,9 @@ THC_INLINE enum thc_drop_reason thc_home_membership(struct thc_home *home,
 	return ok ? THC_DROP_NONE : THC_DROP_TAG;
 }
 
-/* For fanout; a job's record is shared, so it is written only on a change. Under the slot's lock,
- * since the generation's answer may go out as soon as it is finished.
+/* Notes the sender's MAC address and VLAN for fanout. CPUs share a job's record, so it is written
+ * only on a change, and under the slot's lock: the generation's answer may be sent as soon as it is
+ * finished.
  */
 THC_INLINE void thc_home_heard(struct thc_home *home, struct thc_member *m)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A packet's way through the aggregator: parsed here, reacted to by
- * include/thc/aggregator/react.h, counted, answered. All of it is inlined into the program
- * that receives; what is rare or large is a subprogram elsewhere.
+ * A packet's way through the aggregator: this file parses it, calls include/thc/aggregator/react.h,
+ * counts it and answers it. All of that is inlined into the receiving program; rare or large parts
+ * are subprograms elsewhere.
  */
 #ifndef THC_INGRESS_BPF_H
 #define THC_INGRESS_BPF_H
@@ -25,7 +25,7 @@ __noinline int thc_ingress_extended(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* The frame's action. */
+/* Returns the XDP action for a frame. */
 static __always_inline int thc_ingress(struct xdp_md *ctx)
 {
 	struct thc_parsed in;
@@ -52,7 +52,7 @@ static __always_inline int thc_ingress(struct xdp_md *ctx)
 	rank = thc_be16(in.packet.hdr->rank);
 	job = bpf_map_lookup_elem(&jobs, &job_id);
 	seals = bpf_map_lookup_elem(&seals_of, &job_id);
-	/* both have room for the same jobs */
+	/* both arrays have an entry for each job */
 	if (!seals)
 		job = NULL;
 	r = thc_react(&home, job, seals, &in.packet);

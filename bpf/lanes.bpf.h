@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The loops of include/thc/aggregator/lane.h as BPF subprograms, one per kind, and the
- * seal per payload size of THC_FORMATS. What else there is of LUT_ADD comes as a copy in a map's
- * value, of which there is one seal for all sizes. In thc_simd.bpf.c a kind's subprogram first asks
- * thc.ko (include/thc/aggregator/kfunc.h), and runs its own loop if that cannot now;
- * the seal nh is thc.ko's there.
+ * The loops of include/thc/aggregator/lane.h as BPF subprograms, one per kind, and the seal, one
+ * per payload size of THC_FORMATS. Other LUT_ADD payloads are first copied to a map's value, for
+ * which there is one seal for all sizes. In thc_simd.bpf.c a kind's subprogram first calls thc.ko
+ * (include/thc/aggregator/kfunc.h), and runs its own loop if thc.ko cannot; the seal nh of
+ * THC_PAYLOADS_LENT is thc.ko's there.
  *
- * They are global functions: the verifier looks at each once, for arguments
- * of exactly these types, instead of once per path that leads to a call
- * (addresses, tags and first or later contribution multiply). A global
- * function must check its pointers; that is the only reason for the tests
- * against NULL here.
+ * The subprograms are global functions: the verifier checks each once, for arguments of exactly
+ * these types, instead of once per path to a call (addresses, tags and first or later contribution
+ * multiply). A global function must check its pointers; that is why there are tests against NULL.
  */
 #ifndef THC_LANES_BPF_H
 #define THC_LANES_BPF_H
@@ -21,7 +19,7 @@
 #include <thc/aggregator/kfunc.h>
 #include <thc/wire/seal.h>
 
-/* Was it done by thc.ko? In thc_simd.bpf.c alone it is asked to. */
+/* Has thc.ko done it? Only thc_simd.bpf.c calls thc.ko. */
 #ifdef THC_SIMD
 #define THC_BY_MODULE(call) (!(call))
 #else
@@ -100,7 +98,7 @@
 THC_FORMATS(THC_LANES_BPF)
 #undef THC_LANES_BPF
 
-/* These thc.ko does not lend either. @payload: a copy, with bytes behind the packet's. */
+/* More loops that thc.ko does not have. @payload: a copy, with bytes behind the packet's. */
 #define THC_LANES_BPF(kind, name, sum) \
 	__noinline int thc_lanes_bpf_##name(struct thc_lane_block *to, \
 					    const struct thc_payload_copied *payload, \
@@ -151,7 +149,7 @@ THC_INLINE int thc_finish_by_module(struct thc_generation *g, const struct thc_l
 }
 #endif
 
-/* Digests a finished generation's lanes, for the answers that carry them. */
+/* Digests a finished generation's lanes for its answers. */
 __noinline int thc_lanes_finish(struct thc_generation *g, const struct thc_lane_block *from,
 				const struct thc_seals *seals, u32 epoch)
 {
@@ -190,14 +188,16 @@ __noinline int thc_payload_copy(struct xdp_md *ctx, u32 at, u32 bytes,
 {
 	if (!to || bytes < THC_SEAL_PART)
 		return -1;
-	/* of two bounds that the compiler makes one, the verifier of 6.1 sees none */
+	/* the compiler would merge both bounds, and the verifier of kernel 6.1 would see neither */
 	asm volatile("" : "+r"(bytes));
 	if (bytes > THC_LANE_BYTES)
 		return -1;
 	return (int)bpf_xdp_load_bytes(ctx, at, to, bytes);
 }
 
-/* The seal of a packet whose payload, of @bytes bytes, has been copied. @seal: as above */
+/* Checks the seal of a packet whose payload, of @bytes bytes, was copied. @seal: as in
+ * THC_SEAL_SIZED()
+ */
 __noinline int thc_seal_bpf_copied(const struct thc_hdr *h, u32 seal,
 				   const struct thc_seal_key *key,
 				   const struct thc_payload_copied *payload, u32 bytes)

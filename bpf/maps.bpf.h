@@ -76,7 +76,7 @@ struct {
 	__type(value, struct thc_slot);
 } slots SEC(".maps");
 
-/* Apart from `slots`: lanes are page-multiples and begin a cache line. */
+/* Apart from `slots`: a struct thc_lanes fills whole cache lines, and begins one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -133,7 +133,7 @@ struct {
 	__type(value, struct thc_payload_copied);
 } copies SEC(".maps");
 
-/* By rank, of answers behind those of requests. */
+/* Indexed by rank: entries of requests, then those of answers. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 2 * THC_RANKS_MAX);

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * From a frame to a THC header: Ethernet, at most one VLAN tag, IPv4 without
- * options or IPv6 without extension headers, UDP. A cursor walks the frame;
- * nothing is read that has not been pulled. What a THC header says is not
- * looked at here.
+ * From a frame to a THC header: Ethernet, at most one VLAN tag, IPv4 without options or IPv6
+ * without extension headers, UDP. A cursor walks the frame; nothing is read before it is pulled.
+ * The contents of a THC header are not checked here.
  *
- * Three endings without a header: the frame is not ours (THC_PARSE_FOREIGN,
- * it passes untouched and uncounted), it is for a THC port but malformed
- * (an enum thc_drop_reason), or there may be UDP behind IPv6 extension headers
- * (THC_PARSE_EXTENDED). The kernel would give that to thcd's socket, so
- * thc_parse_extensions() looks for its port.
+ * There are three results without a header. THC_PARSE_FOREIGN: the frame is not for the aggregator,
+ * and passes unchanged and uncounted. An enum thc_drop_reason: the frame is for a THC port, but
+ * malformed. THC_PARSE_EXTENDED: there may be UDP behind IPv6 extension headers, which the kernel
+ * would pass to thcd's socket, so thc_parse_extensions() looks for the port.
  */
 #ifndef THC_PARSE_BPF_H
 #define THC_PARSE_BPF_H
@@ -30,7 +28,7 @@
 #define THC_IP4_DF 0x4000
 #define THC_IP4_OFFSET 0x1fff
 #define THC_IP6_OFFSET 0xfff8
-/* Extension headers in front of UDP that are followed: as many kinds as there are here. */
+/* Most extension headers in front of UDP: as many as the parser knows kinds. */
 #define THC_IP6_CHAIN 4
 #define THC_ECN_MASK 3
 #define THC_ECN_CE 3
@@ -44,7 +42,7 @@ struct thc_vlan {
 /* An IPv6 extension header: options, routing, or a fragment's, which has @offset and no @more. */
 struct thc_extension {
 	u8 next;
-	u8 more; /* as many bytes as here, so many times, follow */
+	u8 more; /* units of sizeof(struct thc_extension) that follow */
 	__be16 offset;
 	u32 rest;
 };
@@ -56,8 +54,8 @@ struct thc_cursor {
 };
 
 /**
- * struct thc_parsed - what parsing found
- * @packet: the frame holds as many bytes behind its header as UDP says
+ * struct thc_parsed - a parsed frame
+ * @packet: the packet; the frame holds as many bytes behind its header as UDP says
  * @eth: start of the frame
  * @vlan: tag control, network order; 0 without a tag
  * @tagged: there is a tag; its control may be 0 (priority 0, no VLAN)
@@ -108,7 +106,7 @@ static __always_inline int thc_parse_udp(struct thc_cursor *c, const struct udph
 	return THC_DROP_NONE;
 }
 
-/* IPv4 with options: ours only to be counted, if it is to a THC port at all. */
+/* IPv4 with options: the frame is counted as dropped if it is for a THC port, and else passes. */
 static __always_inline int thc_parse_options(struct thc_cursor *c, const struct iphdr *ip)
 {
 	const struct udphdr *udp = (void *)ip + ip->ihl * 4;
@@ -218,8 +216,8 @@ static __always_inline struct ipv6hdr *thc_pull_ip6(struct thc_cursor *c)
 	return thc_pull(c, sizeof(struct ipv6hdr));
 }
 
-/* Follows extension headers, the first of which is a @next, as far as they are known; returns what
- * is behind them. @why: out: the reason to drop it for
+/* Follows known extension headers, the first of which is a @next; returns the protocol behind them.
+ * @why: out: the reason to drop the frame
  */
 static __always_inline u32 thc_pull_extensions(struct thc_cursor *c, u32 next, int *why)
 {
@@ -232,7 +230,7 @@ static __always_inline u32 thc_pull_extensions(struct thc_cursor *c, u32 next, i
 		if (!ext)
 			return IPPROTO_NONE;
 		if (next == IPPROTO_FRAGMENT) {
-			/* as in IPv4, the others may be anybody's */
+			/* as in IPv4, fragments but the first may be for any socket */
 			if (ext->offset & thc_be16(THC_IP6_OFFSET))
 				return IPPROTO_NONE;
 			*why = THC_DROP_FRAGMENT;
@@ -247,8 +245,9 @@ static __always_inline u32 thc_pull_extensions(struct thc_cursor *c, u32 next, i
 	return next;
 }
 
-/* What thc_parse() has found to be extended: ours only to be counted, if it is to a THC port at
- * all. Routing headers are not asked for the rest of the way: an aggregator is no router.
+/* A frame that thc_parse() called THC_PARSE_EXTENDED: it is counted as dropped if it is for a THC
+ * port, and else passes. The rest of a routing header's way does not matter: an aggregator is no
+ * router.
  */
 static __always_inline int thc_parse_extensions(struct xdp_md *ctx)
 {

@@ -38,7 +38,7 @@ enum thc_mode {
 };
 
 /**
- * struct thc_note - what thc_xdp tells thc_egress, at the payload's start
+ * struct thc_note - message from thc_xdp to thc_egress, at the payload's start
  * @tag: the same in all clones of an answer, different in the next answer's
  * @index: slot in the aggregator's arrays
  * @generation: of the answer
@@ -146,7 +146,7 @@ static __always_inline void thc_ip4_seal(struct iphdr *ip)
 	ip->check = ~sum;
 }
 
-/* An answer has met no congestion yet, but its request's path knows ECN. */
+/* Clears a CE mark, since an answer has met no congestion yet, but keeps ECN on. */
 static __always_inline u8 thc_ecn_fresh(u8 tos)
 {
 	return (tos & THC_ECN_MASK) == THC_ECN_CE ? (tos & ~THC_ECN_MASK) | THC_ECN_ECT0 : tos;
@@ -178,7 +178,7 @@ static __always_inline void thc_frame_turn(struct thc_frame *f, u32 bytes)
 	} else {
 		struct in6_addr addr = f->ip6->saddr;
 
-		/* class: the high half in priority, the low one before the label */
+		/* traffic class: high half in `priority`, low half in front of the label */
 		f->ip6->flow_lbl[0] = thc_ecn_fresh(f->ip6->flow_lbl[0] >> 4 & 0xf) << 4;
 		f->ip6->flow_lbl[1] = 0;
 		f->ip6->flow_lbl[2] = 0;
@@ -207,9 +207,9 @@ static __always_inline u32 thc_turn_next(void)
 	return t ? ++t->next : 0;
 }
 
-/* Which clone of answer @tag this is, counted from 0 on this CPU. All clones
- * pass before the next answer's, so a new tag starts a new count; an answer
- * whose clones could not all be made does not disturb the next one.
+/* Number of this clone among those of answer @tag, from 0 on this CPU. All clones of an answer pass
+ * before the next answer's, so a new tag starts a new count. An answer of which some clones could
+ * not be made does not disturb the next one.
  */
 static __always_inline u32 thc_turn_clone(u32 tag)
 {
@@ -237,8 +237,8 @@ static __always_inline int thc_reply_lost(void)
 	return XDP_DROP;
 }
 
-/* Generic XDP: the daemon sends what this program cannot. Anybody can have headers sent, all jobs
- * have one ring: half of it is left to sums.
+/* Passes an answer to the daemon, which sends it in generic XDP. All jobs share one ring, and
+ * anybody can cause header-only answers: half of the ring is reserved for sums.
  */
 static __always_inline int thc_reply_relay(const struct thc_frame *f, u32 mode, u32 rank)
 {
@@ -337,7 +337,7 @@ __noinline int thc_reply(struct xdp_md *ctx, u32 job_id, u32 index, u32 mode, u3
 	return rc == XDP_REDIRECT ? XDP_REDIRECT : thc_reply_lost();
 }
 
-/* Addresses a grown clone to one member; 0, or -1 when its headers differ. */
+/* Addresses a grown clone to one member; -1: the member's headers have another form. */
 static __always_inline int thc_frame_member(struct thc_frame *f, const struct thc_member *m)
 {
 	if (!m->port || thc_addr_is_v4(&m->addr) != f->v4 || m->tagged != f->tagged)
@@ -383,7 +383,7 @@ static __always_inline u16 thc_frame_checksum(const struct thc_frame *f, u16 lan
 	return thc_checksum_udp(acc);
 }
 
-/* Is the answer still in the slot? Its holder may be two generations on. */
+/* Is the answer still in the slot? Contributions may have opened two more generations. */
 static __always_inline bool thc_note_holds(const struct thc_slot *s, const struct thc_generation *g,
 					   const struct thc_note *note, u32 epoch)
 {
@@ -391,7 +391,7 @@ static __always_inline bool thc_note_holds(const struct thc_slot *s, const struc
 	       *(volatile u32 *)&g->number == note->generation && thc_generation_done(g);
 }
 
-/* Clone @k of an answer: complete it, or say why not. */
+/* Completes clone @k of an answer; -1: it cannot be sent. */
 static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc_note *note, u32 k)
 {
 	u32 index = note->index, job_id = note->job;
@@ -425,7 +425,7 @@ static __always_inline int thc_egress_clone(struct xdp_md *ctx, const struct thc
 	return thc_note_holds(s, g, note, epoch) ? 0 : -1;
 }
 
-/* Frames on their way out through `fan`: see the top of this file. */
+/* Completes frames that leave through `fan`: see the top of this file. */
 SEC("xdp/devmap")
 int thc_egress(struct xdp_md *ctx)
 {

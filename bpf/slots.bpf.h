@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Slots: finding one and holding its lock. What a contribution does to a
- * slot is include/thc/aggregator/slot.h.
+ * Slots: lookup and lock. What a contribution does to a slot is in include/thc/aggregator/slot.h.
  *
- * The lock is a word taken by compare-and-swap, not a bpf_spin_lock: under
- * that no function may be called, and a map value with one cannot be mmapped.
- * Nobody sleeps or can be killed while holding it, since only BPF programs
- * take it; but a virtual CPU can lose its turn, so spinning is bounded and
- * then the packet is dropped and counted: its sender asks again.
+ * The lock is a word taken by compare-and-swap, not a bpf_spin_lock: its holder may not call
+ * functions, and a map value with one cannot be mmapped. A holder neither sleeps nor can be killed,
+ * since only BPF programs take the lock. But a virtual CPU can be descheduled, so spinning is
+ * bounded: then the packet is dropped and counted, and its sender asks again.
  */
 #ifndef THC_SLOTS_BPF_H
 #define THC_SLOTS_BPF_H
 
 #include "maps.bpf.h"
 
-/* Looks at a taken lock before giving up: about 2 us, at 1 to 2 ns a look. */
+/* Looks at a taken lock before the packet is dropped: about 2 us, at 1 to 2 ns a look. */
 #define THC_LOCK_SPINS 1500
 
 static __always_inline struct thc_slot *thc_slot_get(u32 index)
@@ -28,9 +26,9 @@ static __always_inline struct thc_lanes *thc_lanes_get(u32 index)
 }
 
 /**
- * struct thc_slot_wait - who waits for a lock
- * @slot: whose lock
- * @held: it is ours
+ * struct thc_slot_wait - a wait for a slot's lock
+ * @slot: the slot
+ * @held: this CPU holds the lock now
  */
 struct thc_slot_wait {
 	struct thc_slot	*slot;
@@ -56,7 +54,7 @@ __noinline int thc_slot_lock_contended(struct thc_slot *s)
 
 	if (!s)
 		return 0;
-	/* of a plain loop the verifier looks at every turn */
+	/* the verifier would walk every turn of a plain loop */
 	bpf_loop(THC_LOCK_SPINS, thc_slot_look, &w, 0);
 	return (int)w.held;
 }
@@ -71,7 +69,7 @@ static __always_inline int thc_slot_trylock(struct thc_slot *s)
 static __always_inline void thc_slot_unlock(struct thc_slot *s)
 {
 #ifdef __TARGET_ARCH_x86
-	/* stores are seen in order: the compiler is the only one to be told */
+	/* x86 keeps stores in order: only the compiler has to be told */
 	asm volatile("" ::: "memory");
 	*(volatile u32 *)&s->lock = 0;
 #else

@@ -13,8 +13,8 @@ int thc_xdp(struct xdp_md *ctx)
 	return thc_ingress(ctx);
 }
 
-/* For BPF_PROG_TEST_RUN by the daemon: see struct thc_close_request. User
- * space never takes a slot's lock, so killing it leaves none held.
+/* Run by the daemon through BPF_PROG_TEST_RUN: see struct thc_close_request. User space never takes
+ * a slot's lock, so no lock stays taken if the daemon is killed.
  */
 SEC("xdp")
 int thc_close(struct xdp_md *ctx)

@@ -13,7 +13,7 @@
 #include <thc/aggregator/maps.h>
 
 #ifdef __clang_analyzer__
-/* The analyser takes functions of the system's headers for ones that free nothing. */
+/* The analyser assumes that functions of system headers free nothing. */
 static inline void thc_destroy_skeleton(struct bpf_object_skeleton *s)
 {
 	if (s) {
@@ -28,8 +28,8 @@ static inline void thc_destroy_skeleton(struct bpf_object_skeleton *s)
 #include "thc.skel.h"
 #include "thc_simd.skel.h"
 
-/* As thc_bpf__open(), with lanes summed by thc.ko if @simd. Loading that fails
- * where thc.ko is not loaded or its functions cannot be called.
+/* As thc_bpf__open(); with @simd, thc.ko sums lanes. Such an object fails to load where thc.ko is
+ * not loaded or its functions cannot be called.
  */
 static inline struct thc_bpf *thc_bpf_open(bool simd)
 {
