@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
  * libthc: all-reduce of compressed gradients through a THC aggregator. This
- * is the whole public interface, but for rows of tensors (libthc_rows.h);
+ * is the whole public interface, except rows of tensors (libthc_rows.h);
  * everything else in the library is private.
  *
  *	struct thc_client_options opt = THC_CLIENT_OPTIONS_INIT;
@@ -20,14 +20,14 @@
  *	thc_client_close(c);		// gradient held the mean
  *
  * Errors are negative errno values; thc_last_error() is a sentence about this
- * thread's last one that says what to do. A client may be used by one thread
- * at a time, except thc_allreduce_wait(), thc_allreduce_rows_wait() and thc_rows_free(), which any
- * thread may call.
+ * thread's last error that says what to do. One thread at a time may use a
+ * client, but any thread may call thc_allreduce_wait(), thc_allreduce_rows_wait() and
+ * thc_rows_free() at any time.
  *
  * Structs that begin with @size grow at their end from version to version. Set
  * @size to sizeof(): a program may run with an older or a newer library than
- * the header it was built with. What the library does with the difference
- * stands at thc_client_open() and thc_client_info().
+ * the header it was built with. thc_client_open() and thc_client_info() say what
+ * the library does with the difference.
  */
 #ifndef LIBTHC_H
 #define LIBTHC_H
@@ -66,10 +66,10 @@ THC_API const char *thc_last_error(void);
 #define THC_KEY_BYTES		32
 
 /**
- * thc_key_read() - a job's secret key out of a file of `thcctl genkey`
- * @key: the key, of which the caller makes no copy that it does not wipe
+ * thc_key_read() - reads a job's secret key from a file of `thcctl genkey`
+ * @key: out: the key; the caller wipes it and all its copies
  *
- * -EINVAL no regular file, or no key in it; or why it cannot be read.
+ * -EINVAL no regular file, or no key in it; or why the file cannot be read.
  */
 THC_API int thc_key_read(const char *path, uint8_t key[THC_KEY_BYTES]);
 
@@ -97,30 +97,28 @@ enum thc_transport_choice {
  * @size: sizeof(struct thc_client_options), set by the initialiser; the first
  *	version ended with @transport and padding
  * @flags: THC_CLIENT_*
- * @aggregator: IPv4 or IPv6 address of the aggregator or its host name, text. A
- *	link-local address names its interface, as fe80::1%eth0, if neither @bind
- *	nor @interface does. Of several addresses of a name the first one is
- *	taken, in the order of getaddrinfo(), whose family @bind has. The name is
- *	looked up by thc_client_open() alone
- * @port: its base UDP port, 0: 18500
- * @bind: local address to use, or a name of it, or NULL; local ranks on one host
- *	differ by port
- * @interface: interface that answers to the group arrive on, or NULL: the one
- *	the route to the aggregator uses
+ * @aggregator: address of the aggregator, IPv4 or IPv6, or its host name, text. A link-local
+ *	address names its interface, as fe80::1%eth0, if neither @bind nor @interface does. Of
+ *	several addresses of a name the client takes the first one, in the order of getaddrinfo(),
+ *	that has the family of @bind. Only thc_client_open() looks the name up
+ * @port: the aggregator's base UDP port, 0: 18500
+ * @bind: local address to use, or a host name, or NULL; local ranks on one host differ by port
+ * @interface: interface that receives answers to the group, or NULL: the one of the route to the
+ *	aggregator
  * @job: job number
  * @rank: this worker's, 0 .. n-1
- * @key: the job's secret key, THC_KEY_BYTES bytes: see thc_key_read(); NULL: of a job
- *	that has none. thc_client_open() copies it, and the caller may wipe it after
- *	that. The client's copy is wiped when the client is closed
- * @timeout_ms: an all-reduce that makes no progress for so long fails with
- *	-ETIMEDOUT and a sentence that names who is missing; 0: 60,000
- * @join_timeout_ms: wait so long for all ranks to join; 0: 60,000
+ * @key: the job's secret key, THC_KEY_BYTES bytes: see thc_key_read(); NULL: the job has none.
+ *	thc_client_open() copies the key, and the caller may wipe its own afterwards. The client's
+ *	copy is wiped when the client is closed
+ * @timeout_ms: an all-reduce without progress for this long fails with -ETIMEDOUT and a sentence
+ *	that names the missing ranks; 0: 60,000
+ * @join_timeout_ms: longest wait for all ranks to join; 0: 60,000
  * @window: most chunks in flight at each of the job's aggregators, 0: the job's slots
- * @simd: force a code path, for tests; one this CPU lacks is -EOPNOTSUPP
- * @transport: how packets travel. AUTO: what the environment variable
- *	THC_TRANSPORT says (auto, udp, af_thc), else AF_THC sockets where the
- *	kernel has them (thc.ko), else UDP sockets. The results are the same.
- * @rate, @error: of calls that say nothing else, as in struct thc_call; 0: the job's
+ * @simd: forces a code path, for tests; -EOPNOTSUPP if this CPU lacks it
+ * @transport: how packets travel. AUTO: as the environment variable THC_TRANSPORT says (auto, udp,
+ *	af_thc), else AF_THC sockets where the kernel has them (thc.ko), else UDP sockets. The
+ *	results are the same.
+ * @rate, @error: defaults for calls, as in struct thc_call; 0: the job's
  */
 struct thc_client_options {
 	size_t		size;
@@ -171,35 +169,34 @@ struct thc_client_options {
  */
 THC_API int thc_client_open(const struct thc_client_options *options, struct thc_client **out);
 
-/* Leaves the job and frees the client; requests not waited for fail with
- * -ECANCELED. NULL is ignored. A process that was forked off has no thread for the client and is
- * not the rank: this is the one call that it may make, and there it frees, and does not leave.
+/* Leaves the job and frees the client; requests not waited for fail with -ECANCELED. NULL is
+ * ignored. A forked process has no thread for the client and does not hold the rank: there this is
+ * the only allowed call, and it frees the client without leaving the job.
  */
 THC_API void thc_client_close(struct thc_client *c);
 
 /**
  * thc_client_rejoin() - join again after an error
  *
- * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -EPROTO, -ENOMEM,
- * -ENOBUFS or an error of the network the ranks may have lost step: every further call
- * fails with -ESTALE until all ranks have called this. (-EDOM and -EBADMSG are
- * seen by all ranks alike, and the next call may follow at once; but not by a
- * rank that a deadline has left out, whose sentence says so: then this is
- * needed.) Begins a new session; error memories are kept. Same errors as
+ * After an all-reduce has failed with -ETIMEDOUT, -ESTALE, -EPIPE, -EPROTO, -ENOMEM, -ENOBUFS or an
+ * error of the network, ranks may be in different rounds: every further call fails with -ESTALE
+ * until all ranks have called this function. After -EDOM and -EBADMSG, which all ranks see alike,
+ * the next call may follow at once, except on a rank that a deadline has left out: the sentence
+ * there says that it has to rejoin. Begins a new session; error memories are kept. Same errors as
  * thc_client_open(); after one the client can be rejoined again, or closed.
  */
 THC_API int thc_client_rejoin(struct thc_client *c);
 
 /**
  * thc_allreduce() - mean over all ranks, in place
- * @buf: @count values of @dtype; replaced by the mean over the contributors
- *	of each chunk; unchanged on error. In a job with a deadline a chunk
- *	whose sum was gone when this rank came is zero for it alone, and all of
- *	what it brought stays in its error memory
- * @key: names the error memory this buffer belongs to, when the client was
- *	opened with THC_CLIENT_ERROR_FEEDBACK: same key, same parameters. Use
- *	thc_error_* to manage it. By scheme lhc it names the buffer whose last contents tell how an
- *	index is sent: as many keys as there are buffers. Ignored otherwise.
+ * @buf: @count values of @dtype; replaced by the mean over the contributors of each chunk;
+ *	unchanged on error. In a job with a deadline a chunk whose sum was gone when this rank asked
+ *	for it is zero on this rank alone, and the rank's whole contribution stays in its error
+ *	memory
+ * @key: names the error memory of this buffer, when the client was opened with
+ *	THC_CLIENT_ERROR_FEEDBACK: the same key for the same parameters. thc_error_* manage the
+ *	memory. Scheme lhc chooses an index by the last contents of the key's buffer: use as many
+ *	keys as buffers. Ignored otherwise.
  *
  * Returns 0, or THC_NONFINITE to a client with THC_CLIENT_NONFINITE: @buf then
  * holds NaN in every value, on all ranks that took part, as a plain sum would
@@ -230,11 +227,11 @@ THC_API int thc_allreduce_start(struct thc_client *c, void *buf, size_t count, e
 				uint64_t key, struct thc_request **out);
 
 /*
- * What floats are sent as by the schemes none and lhc. EXACT: the result is the mean rounded once,
- * to nearest or even; it sends 4 bytes a value and digit: blocks of 4096 values have one digit if
- * their bits are close together, two as a rule, 12 at most, none if all are zero. FIXED_n: n bits a
- * value, off by at most 2^-k times the power of two above the block's largest value, where k is
- * n less 1 less log2(ranks), rounded up; k must be 4 or more.
+ * How the schemes none and lhc send floats. EXACT: the result is the mean, rounded once, to nearest
+ * or even. It sends 4 bytes per value and digit: a block of 4096 values has one digit if the set
+ * bits of its values are close together, two as a rule, 12 at most, none if all values are zero.
+ * FIXED_n: n bits per value, with an error of at most 2^-k times the power of two above the block's
+ * largest value, where k is n less 1 less log2(ranks), rounded up; k must be 4 or more.
  */
 enum thc_precision {
 	THC_EXACT = 0,
@@ -259,27 +256,27 @@ enum thc_precision {
  * @key: as in thc_allreduce(); only thc and uthc have an error memory, and lhc with @keep
  * @precision: of floats by "none" and "lhc"; else 0. 0 without a @scheme: the job's
  * @reserved: not looked at: padding in the first version
- * @grain: of "lhc": so many values in a row are sent if any of them is not zero, a power of two
- *	up to 256; 0: 1, or the job's without a @scheme. Rows of an embedding are zero as a whole,
- *	and an index of them is shorter. Of other schemes 0
- * @keep: of "lhc": 0: everything is sent; or a fraction below 1: about so many of this rank's
- *	values, those of the largest magnitude, and where any rank sends one, all ranks do. The rest
- *	stays in the error memory of the key, and is added to its next gradient: the client needs
- *	THC_CLIENT_ERROR_FEEDBACK. What comes back is the mean of what was sent, and zeros. Ranks
- *	may differ in it; in jobs with a sketch it is 0 on all of them or on none
- * @rate: of "thc", in jobs that have tables for it (thcd's rate= or error=): so many bits a value
- *	on average, up and down together, THC_RATE_LEAST to THC_RATE_MOST. Each block of 1024 values
- *	gets bits as its norm asks for. With THC_CLIENT_ERROR_FEEDBACK a block of little may be left
- *	out for up to 7 rounds of its key; else none is. 0: what @error says; THC_RATE_FIXED: every
- *	block has those of the job's table
- * @error: as few bits as the mean can have with this expected squared error, in parts of the
- *	squared norm, were the ranks' gradients equal, THC_ERROR_LEAST to THC_ERROR_MOST. 0, with a
- *	@rate of 0, too: the client's, and without one the job's
+ * @grain: of "lhc": values in an item, a power of two up to 256: if any of them is not zero, all
+ *	are sent. 0: 1, or the job's without a @scheme. Rows of an embedding are zero as a whole,
+ *	and such an index is shorter. Of other schemes 0
+ * @keep: of "lhc": 0: all values are sent; or a fraction below 1: about that part of this rank's
+ *	values, those of the largest magnitude. Where any rank sends a value, all ranks do. The rest
+ *	stays in the error memory of the key, and is added to the key's next gradient: the client
+ *	needs THC_CLIENT_ERROR_FEEDBACK. The result is the mean of the values sent, and zeros. Ranks
+ *	may differ in @keep; in jobs with a sketch it is 0 on all ranks or on none
+ * @rate: of "thc", in jobs that have tables for it (thcd's rate= or error=): average bits per
+ *	value, up and down together, THC_RATE_LEAST to THC_RATE_MOST. Each block of 1024 values gets
+ *	bits according to its norm. With THC_CLIENT_ERROR_FEEDBACK a block of small norm may be left
+ *	out for up to 7 rounds of its key; else no block is. 0: as @error says; THC_RATE_FIXED:
+ *	every block has the bits of the job's table
+ * @error: the call uses the fewest bits with which the mean has this expected squared error, in
+ *	parts of the squared norm, if the ranks' gradients were equal, THC_ERROR_LEAST to
+ *	THC_ERROR_MOST. 0, with a @rate of 0, too: the client's, and without one the job's
  * @group: buckets of one gradient, which a step reduces one after another, meet @rate or @error
- *	together if they have the same number here: bits go where they count in the whole gradient,
- *	as norms of their last all-reduces say, but for the very last one, which may not be over.
- *	All ranks must give the same. 0: each meets it by itself. Without a rate or an error it
- *	means nothing
+ *	together if they have the same number here: bits then go where they count in the whole
+ *	gradient, according to the norms of the buckets' last all-reduces; the very last one does
+ *	not count, since it may be in progress. All ranks must give the same number. 0: each bucket
+ *	meets the goal by itself. Without a rate or an error it means nothing
  */
 struct thc_call {
 	size_t			size;
@@ -305,11 +302,11 @@ struct thc_call {
 /* clang-format on */
 
 /**
- * thc_allreduce_call_start() - thc_allreduce_start(), done as @call says
+ * thc_allreduce_call_start() - thc_allreduce_start() with the options of @call
  *
  * All ranks must choose alike, or thc_allreduce_wait() returns -EBADMSG on each, with a sentence
- * that names who chose what. -EINVAL: there is no such scheme or precision, or it takes no values
- * of @dtype; -EOPNOTSUPP: not in this job.
+ * that names each choice. -EINVAL: the scheme or precision does not exist, or takes no values of
+ * @dtype; -EOPNOTSUPP: not in this job.
  */
 THC_API int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t count,
 				     enum thc_dtype dtype, const struct thc_call *call,
@@ -338,14 +335,13 @@ THC_API size_t thc_error_export(struct thc_client *c, uint64_t key, float *error
 THC_API int thc_error_import(struct thc_client *c, uint64_t key, const float *error, size_t count);
 
 /**
- * thc_error_undo() - the step of the last all-reduce of @key does not happen
+ * thc_error_undo() - undoes the last all-reduce of @key in its error memory
  *
- * The error memory of @key is again what it was before that all-reduce, bit for
- * bit. Call it for all keys of a training step that is skipped: what the step's
- * gradients left in the memories, however large, would come out in the next one.
- * Nothing changes if @key has no memory, if its last all-reduce failed or
- * returned THC_NONFINITE, if the memory was imported since, or at a second call.
- * 0, -EBUSY an all-reduce uses the key.
+ * The error memory of @key becomes what it was before that all-reduce, bit for bit. Call this for
+ * all keys of a training step that is skipped: otherwise the step's gradients, however large, would
+ * come out of the memories in the next step. Nothing changes if @key has no memory, if its last
+ * all-reduce failed or returned THC_NONFINITE, if the memory was imported since, or at a second
+ * call. 0, -EBUSY an all-reduce uses the key.
  */
 THC_API int thc_error_undo(struct thc_client *c, uint64_t key);
 
@@ -381,12 +377,11 @@ struct thc_table {
  */
 
 /**
- * thc_table_solve() - the optimal table, exactly
+ * thc_table_solve() - computes the optimal table, exactly
  *
- * A shortest path over (levels used, grid position), O(2^bits g^2). Of a
- * mirrored pair of equal cost the one that begins with the smaller values is
- * taken. 0, -EINVAL for arguments out of range, -ERANGE for a @p whose threshold t is
- * no number above 0 and below 16, -ENOMEM.
+ * A shortest path over (levels used, grid position), O(2^bits g^2). If two mirrored tables have
+ * equal cost, the one that begins with the smaller values is the result. 0, -EINVAL for arguments
+ * out of range, -ERANGE for a @p whose threshold t is no number above 0 and below 16, -ENOMEM.
  */
 THC_API int thc_table_solve(unsigned int bits, unsigned int granularity, double p,
 			    struct thc_table *out);
@@ -407,21 +402,21 @@ THC_API int thc_table_check(const struct thc_table *t, unsigned int n, unsigned 
  */
 THC_API double thc_table_nmse(const struct thc_table *t, unsigned int n);
 
-/* A job's gradients go into error memories: thc_table_wish.flags. */
+/* The job uses error feedback: thc_table_wish.flags. */
 #define THC_TABLE_FEEDBACK	1
 
 /**
- * struct thc_table_wish - what a table is chosen for
+ * struct thc_table_wish - requirements for a table
  * @size: sizeof(struct thc_table_wish)
- * @bits: of an index, 1..8
- * @ranks: whose sums are to fit
+ * @bits: bits of an index, 1..8
+ * @ranks: number of ranks whose sums have to fit
  * @width: bits of a sum: 4, 8, 16 or 32
  * @granularity: g, 0: the best one, up to 127, or 255 if @bits is above 4
  * @p: clamp fraction, 0: the best one
  * @flags: THC_TABLE_FEEDBACK: a rank's own loss, thc_table_nmse() for one rank, is at most 1/2, so
- *	that its error memory stays shorter than its gradient, or as little as @p and @granularity
- *	leave, if given. If granularity is 0, only tables of one bit, for three ranks or more,
- *	differ for it
+ *	that its error memory stays shorter than its gradient, or as small as the given @p and
+ *	@granularity allow. If granularity is 0, it changes only tables of one bit, for three ranks
+ *	or more
  */
 struct thc_table_wish {
 	size_t		size;
@@ -437,15 +432,14 @@ struct thc_table_wish {
 #define THC_TABLE_WISH_INIT { .size = sizeof(struct thc_table_wish) }
 /* clang-format on */
 
-/* The table of least thc_table_nmse() for what @wish says, over granularity and clamp fraction
- * together, but for those that it gives. Takes up to 50 ms, and more if a granularity above 255
- * is given. 0, -EINVAL an argument out of range,
- * -E2BIG a member that this library does not know, -ENOMEM, -ERANGE: sums of no such table
- * fit, or @wish->p has no threshold below 16.
+/* Chooses the table of least thc_table_nmse() that meets @wish, over granularity and clamp fraction
+ * together, except those that @wish gives. Takes up to 50 ms, and more for a granularity above 255.
+ * 0, -EINVAL an argument out of range, -E2BIG a member that this library does not know, -ENOMEM,
+ * -ERANGE: sums of no such table fit, or @wish->p has no threshold below 16.
  */
 THC_API int thc_table_choose(const struct thc_table_wish *wish, struct thc_table *out);
 
-/* Agreement between ranks: equal for equal bits, granularity, values and threshold. */
+/* A hash by which ranks compare tables: equal for equal bits, granularity, values and threshold. */
 THC_API uint32_t thc_table_hash(const struct thc_table *t);
 
 /* --- what a client knows and has done ------------------------------------- */
@@ -454,34 +448,33 @@ THC_API uint32_t thc_table_hash(const struct thc_table *t);
  * struct thc_client_info - the job a client joined
  * @size: sizeof(struct thc_client_info), set by the caller; the first version
  *	ended with @transport
- * @memory_peak: most bytes held beside the caller's buffers and error memory:
- *	at most 2 x the buckets in progress, of which there are at most two, or
- *	as many as there have been at a time so far: what they needed is kept for
- *	the next ones. A bucket counts as no less than 512 KiB and three blocks of
- *	floats, so this is never less than 1 MiB or six blocks, and where sums have 32
- *	bits as no less than 4 bytes a value, in jobs with sketches as no less than
- *	12; slots of the job beyond 2048 add 88 bytes each. In a job with a rate
- *	100 KiB come on top, and 4 bytes for each 1024 values of buckets that meet one together
- *	(struct thc_call), also while they are not in progress
+ * @memory_peak: most bytes held beside the caller's buffers and error memory: at most 2 x the
+ *	largest sum of bytes of buckets in progress so far. At most two are in progress, and their
+ *	memory is kept for the next ones. A bucket counts as at least 512 KiB and three blocks of
+ *	floats, so the bound is never below 1 MiB or six blocks; where sums have 32 bits it counts
+ *	as at least 4 bytes a value, and in jobs with sketches as at least 12. Slots of the job
+ *	beyond 2048 add 88 bytes each. A job with a rate adds 100 KiB, and 4 bytes for each 1024
+ *	values of buckets that meet a goal together (struct thc_call), also while they are not in
+ *	progress
  * @simd: "none" after a failed thc_client_rejoin()
  * @window: most data chunks in flight at each of the job's aggregators. The congestion windows,
  *	whose sum thc_client_stats() shows, move below it
- * @window_limit: why it is no larger, in plain words: "the job's slots", "the
- *	receive buffer (net.core.rmem_max)", or "the option window". A receive
- *	buffer bounds it over UDP alone, and only that of a user without
- *	CAP_NET_ADMIN
+ * @window_limit: the bound of @window, in plain words: "the job's slots", "the receive buffer
+ *	(net.core.rmem_max)", or "the option window". A receive buffer bounds it over UDP alone, and
+ *	only for a user without CAP_NET_ADMIN
  * @chunk, @block: coordinates of a chunk and of a block of floats, by the job's scheme
- * @sum_width, @table: of what thc and uthc compress: bits of a sum, and the job's table
+ * @sum_width, @table: of thc and uthc: bits of a sum, and the job's table
  * @scheme: of the job: "thc", "uthc", "none" or "lhc"
  * @shards: aggregators that share the job's chunks
  * @precision: enum thc_precision of floats, if the job's scheme is none or lhc; of others 0
- * @seal: what the job's packets are sealed by, "nh", "sum" or "none", as in thcd(8)
- * @rate_goal, @error_goal: what a call by thc aims at that says nothing else, as @rate and @error
- *	of struct thc_call; both 0: the bits of the job's table
- * @table_error: the error that is expected of a mean by the bits of the job's table, as @error of
- *	struct thc_call, were the ranks' gradients equal; 0: the job's scheme is not thc, or it
- *	does not rotate
- * @rate_tried: 1: such calls have either, whichever takes less time: see thc_client_stats.trial
+ * @seal: the seal of the job's packets, "nh", "sum" or "none", as in thcd(8)
+ * @rate_goal, @error_goal: goal of calls by thc that give none, as @rate and @error of struct
+ *	thc_call; both 0: the bits of the job's table
+ * @table_error: expected error of a mean with the bits of the job's table, as @error of struct
+ *	thc_call, if the ranks' gradients were equal; 0: the job's scheme is not thc, or it does not
+ *	rotate
+ * @rate_tried: 1: such calls use the goal or the table's bits, whichever takes less time: see
+ *	thc_client_stats.trial
  */
 struct thc_client_info {
 	size_t		size;
@@ -508,30 +501,27 @@ struct thc_client_info {
 	uint32_t	rate_tried;
 };
 
-/* Names of the schemes that this library has, as struct thc_client_info.scheme says them; NULL
- * stands behind the last one.
- */
+/* Names of this library's schemes, as in struct thc_client_info.scheme; NULL ends the list. */
 THC_API const char *const *thc_schemes(void);
 
-/* Fills in @info->size bytes: a program older than this library gets the members it
- * knows, and to a newer one the members that this library does not know are zero.
- * @info->size remains. -EINVAL: it is below that of the first version, -E2BIG: it
- * is above 4096.
+/* Fills in @info->size bytes: an older program gets the members it knows, and a newer program gets
+ * zero in members that this library does not know. @info->size remains. -EINVAL: it is below that
+ * of the first version, -E2BIG: it is above 4096.
  */
 THC_API int thc_client_info(const struct thc_client *c, struct thc_client_info *info);
 
-/* In a job with rate=auto the ranks find out whether bits that follow norms take less time than the
- * table's, which they try in turns: thc_client_stats.trial
+/* In a job with rate=auto the ranks measure, in turns, whether bits by norms or the table's bits
+ * take less time: thc_client_stats.trial
  */
 enum thc_trial_state {
-	THC_TRIAL_NOT,		/* the job, the client or its calls say what is done */
+	THC_TRIAL_NOT,		/* there is no trial: the job, the client or its calls decide */
 	THC_TRIAL_RUNS,
 	THC_TRIAL_FOR_FIXED,	/* the table's bits are used for a while */
 	THC_TRIAL_FOR_RATE,	/* bits follow norms */
 };
 
 /**
- * struct thc_client_stats - what a client has done since it was opened
+ * struct thc_client_stats - counters of a client since it was opened
  * @size: sizeof(struct thc_client_stats), set by the caller; the first version
  *	ended with @reserved
  *
@@ -553,7 +543,7 @@ struct thc_client_stats {
 	uint64_t	excluded;	/* chunks of data whose sum lacks this rank */
 	uint64_t	partial;	/* chunks of data whose sum lacks some rank */
 	uint64_t	bad_tag;	/* packets whose tag was wrong: forged, or corrupted */
-	uint64_t	unexpected;	/* answers nobody waited for: duplicates, old ones */
+	uint64_t	unexpected;	/* answers without a request: duplicates, old ones */
 	uint64_t	foreign;	/* packets from elsewhere, of another key, or of no use */
 	uint64_t	window_cuts;	/* multiplicative decreases */
 	uint64_t	send_calls;	/* system calls made to send */
@@ -563,15 +553,15 @@ struct thc_client_stats {
 	uint64_t	reserved;	/* 0 */
 	uint64_t	nonfinite;	/* all-reduces that returned THC_NONFINITE */
 	uint64_t	rate_requests;	/* all-reduces with a rate whose bits were chosen */
-	uint64_t	rate_blocks;	/* blocks of them */
-	uint64_t	rate_skipped;	/* blocks of which nothing was sent */
-	uint64_t	rate_bits_up;	/* bits that their blocks had up: of indices alone */
-	uint64_t	rate_bits_down;	/* and down: of sums alone */
-	double		rate_square;	/* squares of their agreed norms, added up */
-	double		rate_lost;	/* of that, expected of means of equal gradients */
+	uint64_t	rate_blocks;	/* blocks of rate_requests */
+	uint64_t	rate_skipped;	/* rate_blocks that were left out */
+	uint64_t	rate_bits_up;	/* bits of rate_blocks up: indices alone */
+	uint64_t	rate_bits_down;	/* bits of rate_blocks down: sums alone */
+	double		rate_square;	/* sum of squares of agreed norms of rate_blocks */
+	double		rate_lost;	/* expected loss of rate_square, if gradients were equal */
 	uint64_t	trial;		/* enum thc_trial_state */
-	uint64_t	trial_fixed_ns;	/* what 1024 values took in it with the table's bits */
-	uint64_t	trial_rate_ns;	/* and with the rate */
+	uint64_t	trial_fixed_ns;	/* time of 1024 values in the trial, table's bits */
+	uint64_t	trial_rate_ns;	/* time of 1024 values in the trial, rate */
 };
 
 /* Fills in @stats->size bytes, as thc_client_info() does; same errors. */
