@@ -16,12 +16,12 @@
 #include "rows.h"
 #include "scheme.h"
 
-/* Where thc_claim.form has what. */
+/* Fields of thc_claim.form, behind the dtype. */
 enum { SCHEME_SHIFT = 8, COUNT_SHIFT = 16 };
 /* And thc_claim.call, behind the precision: levels, log2 of the grain, values of a row. */
 enum { LEVELS_SHIFT = 6, GRAIN_SHIFT = 8, ROW_SHIFT = 12, CHOSEN_SHIFT = ROW_SHIFT };
-/* And thc_claim.status, behind what it says: the lanes of a sketch's scale, and that it is one; or
- * the turn of a bucket with a rate, and whether it is worth its time.
+/* Fields of thc_claim.status, behind enum thc_claim_status: lanes of a sketch's scale, and the mark
+ * of a sketch; or the turn of a bucket with a rate, and the vote on the rate.
  */
 enum {
 	TURN_SHIFT = 8,
@@ -96,7 +96,7 @@ uint32_t thc_agree_turn(const struct thc_request *r)
 	return turn;
 }
 
-/* False: a deadline has left the rank out. */
+/* Has the rank made a claim? If not, a deadline has left it out. */
 static bool is_made(const struct thc_claim *c)
 {
 	return thc_le32(c->form) & 0xff;
@@ -163,13 +163,13 @@ bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *l
 	return true;
 }
 
-/* There may be others than NOT_FINITE one day: none is a reason to go on. */
+/* Any other status than OK, known or not, keeps the round from going on. */
 static bool is_bad(const struct thc_claim *c)
 {
 	return (thc_le32(c->status) & 0xff) != THC_CLAIM_OK;
 }
 
-/* In what all ranks have to bring alike. */
+/* Are the fields equal that must be equal on all ranks? */
 static bool same(const struct thc_claim *a, const struct thc_claim *b)
 {
 	return a->count_lo == b->count_lo && a->form == b->form && a->constants == b->constants &&
@@ -209,12 +209,12 @@ static void describe(const struct thc_claim *c, char *text, size_t size)
 
 /**
  * struct verdict - the result of comparing the claims of all ranks with this rank's
- * @differ: ranks that brought something else than this one
+ * @differ: ranks whose claims differ from this rank's
  * @bad: ranks whose gradient is not finite
- * @holder: a rank that has missed no result of the round before the last one: this one, if it has
- *	not; -1: there is none
- * @others: ranks that have missed none, either, and hold others than @holder
- * @others_end: the other ranks' claims alone differ, or one is bad
+ * @holder: a rank that has missed no result of the round before the last one: this rank, if it has
+ *	missed none; -1: there is no such rank
+ * @others: ranks that have missed none, either, but hold other results than @holder
+ * @others_end: the round ends also for the other ranks: their claims alone differ, or one is bad
  */
 struct verdict {
 	uint64_t	differ;
@@ -289,7 +289,7 @@ static int disagreement(struct thc_request *r, uint64_t differ)
 	return -EBADMSG;
 }
 
-/* A result was altered on its way, or computed wrongly: whose is right nobody can tell. */
+/* A result was altered on its way, or computed wrongly; nobody can tell which rank's is right. */
 static int other_results(struct thc_request *r, const struct verdict *v)
 {
 	const char *one = v->others & (v->others - 1) ? "" : "s";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * The public calls of all-reduces: what they ask for is checked here, and handed to the I/O thread.
+ * The public calls of all-reduces: they check their arguments, and hand requests to the I/O thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static int check_scheme(const struct thc_client *c, const struct thc_scheme *s,
 	if (reason)
 		return thc_fail(-EOPNOTSUPP, "scheme %s is not for this job: %s",
 				thc_scheme_name[s->id], reason);
-	/* the job's own was looked at when it was joined */
+	/* the job's own scheme was checked when the job was joined */
 	return s == c->scheme ? 0 : thc_feedback_check(c, s);
 }
 
@@ -114,7 +114,7 @@ static int check_keep(const struct thc_client *c, const struct thc_scheme *s, do
 	return 0;
 }
 
-/* In thc_call or options: what @rate and @error ask for, or -EINVAL. */
+/* Checks @rate and @error, of a thc_call or of options; -EINVAL. */
 int thc_rate_check(double rate, double error)
 {
 	if (rate != 0 && error != 0)
@@ -131,7 +131,7 @@ int thc_rate_check(double rate, double error)
 	return 0;
 }
 
-/* What @known asks for, or else the client, or the job, in @goal. */
+/* Writes the goal of @known, or else of the client, or of the job, to @goal. */
 static int check_rate(const struct thc_client *c, const struct thc_scheme *s,
 		      const struct thc_call *known, struct thc_rate_goal *goal)
 {
@@ -153,7 +153,7 @@ static int check_rate(const struct thc_client *c, const struct thc_scheme *s,
 	return thc_rate_missing(&c->spec);
 }
 
-/* What @call says, in *@known, and its scheme, for values of @dtype. */
+/* Checks @call for values of @dtype; *@known: its members, *@scheme: its scheme. */
 static int check_call(const struct thc_client *c, const struct thc_call *call, enum thc_dtype dtype,
 		      struct thc_call *known, const struct thc_scheme **scheme)
 {
@@ -175,7 +175,7 @@ static int check_call(const struct thc_client *c, const struct thc_call *call, e
 		error = check_grain(*scheme, known->grain);
 	if (!error)
 		error = check_keep(c, *scheme, known->keep);
-	/* the job's own scheme has the job's, unless the call says others */
+	/* the job's own scheme has the job's precision and grain, unless the call sets others */
 	if (!error && !known->scheme && !known->precision && has_precision(*scheme, dtype))
 		known->precision = (enum thc_precision)c->spec.value_bits;
 	if (!error && !known->scheme && !known->grain && (*scheme)->id == THC_SCHEME_LHC)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Large buffers that are recycled from one all-reduce to the next. Counts the bytes
- * that a client holds beside the caller's buffers and the error memories, and keeps
- * the promise about them (thc_client_info.memory_peak): buffers that wait to be used
- * again give way.
+ * Large buffers that are recycled from one all-reduce to the next. This file counts the bytes that
+ * a client holds beside the caller's buffers and the error memories, and keeps their bound
+ * (thc_client_info.memory_peak): spare buffers are freed for it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -73,8 +72,8 @@ static void free_spare(struct thc_client *c, struct thc_spare *s)
 	s->buffer = NULL;
 }
 
-/* A training step reduces the same few sizes again and again: what no step of
- * THC_SPARE_AGE all-reduces has used is not coming back.
+/* Frees old spares. A training step reduces the same few sizes again and again, so a size that was
+ * not used in THC_SPARE_AGE all-reduces is not coming back.
  */
 static void free_old(struct thc_client *c)
 {
@@ -86,7 +85,7 @@ static void free_old(struct thc_client *c)
 			free_spare(c, &c->spare[i]);
 }
 
-/* The spare that came back first; NULL: there is none. */
+/* The oldest spare; NULL: there is none. */
 static struct thc_spare *oldest_spare(struct thc_client *c)
 {
 	struct thc_spare *old = NULL;
@@ -115,7 +114,7 @@ size_t thc_budget_left(const struct thc_client *c)
 	return held < limit ? limit - held : 0;
 }
 
-/* Spares give way to what is needed now. */
+/* Frees spares, as far as @bytes need their room in the budget. */
 static void drop_spares(struct thc_client *c, size_t bytes)
 {
 	struct thc_spare *s;

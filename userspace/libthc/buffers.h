@@ -10,9 +10,8 @@
 
 struct thc_client;
 
-/* What is promised about memory depends on the bytes of the buckets. A smaller bucket counts as
- * this many, or as what a scheme sets client.counted_least to; and a value as client.counted_value
- * bytes at least.
+/* Least bytes that a bucket counts as in the bound of memory; a scheme may raise
+ * client.counted_least. A value counts as client.counted_value bytes at least.
  */
 #define THC_COUNTED_BYTES	(512U << 10)
 
@@ -27,7 +26,7 @@ struct thc_spare {
 };
 
 /**
- * struct thc_taken - what a request has taken
+ * struct thc_taken - memory of a request
  * @buffer: recycled, @size bytes
  * @arrays: zeros at first, @bytes
  */
@@ -38,7 +37,7 @@ struct thc_taken {
 	size_t		bytes;
 };
 
-/* One that grows, kept from bucket to bucket. */
+/* A buffer that grows, and is kept from bucket to bucket. */
 struct thc_buffer {
 	uint8_t		*at;
 	size_t		bytes;
@@ -47,19 +46,18 @@ struct thc_buffer {
 /* Accounts @bytes (negative: given back) held beside buffers and errors. */
 void thc_account(struct thc_client *c, ssize_t bytes);
 
-/* Pages of zeros for at least a byte, huge ones if they are worth it: small ones cost a bucket of
- * 25 MiB a third more time. NULL: there is no memory.
+/* Gets pages of zeros, @bytes of at least one. Large ones are huge pages: with small pages a bucket
+ * of 25 MiB takes a third more time. NULL: out of memory.
  */
 void *thc_pages_get(size_t bytes);
 void thc_pages_free(void *pages, size_t bytes);
 
-/* A bucket of @bytes is in progress: returns what it counts as, to be given to
- * thc_budget_end(). A client holds no more than twice the most that has been
- * counted at a time.
+/* Counts a bucket of @bytes as in progress; returns the bytes it counts as, for thc_budget_end(). A
+ * client holds at most twice the largest sum of such bytes so far.
  */
 size_t thc_budget_begin(struct thc_client *c, size_t bytes);
 void thc_budget_end(struct thc_client *c, size_t counted);
-/* Bytes that may still be held, if no buffer waits to be used again. */
+/* Bytes that the client may still take, if all spares are freed. */
 size_t thc_budget_left(const struct thc_client *c);
 
 /* A buffer of @bytes, recycled if one fits: fresh pages cost more than compressing them. @others:
@@ -69,15 +67,15 @@ void *thc_buffer_get(struct thc_client *c, size_t bytes, size_t others, size_t *
 void thc_buffer_put(struct thc_client *c, void *buffer, size_t size);
 void thc_buffer_free(struct thc_client *c);
 
-/* @t has a buffer of @buffer bytes, none if that is 0, and arrays of @arrays. @growth: bytes that
- * the caller will allocate next. -ENOMEM: it has what there was.
+/* Takes a buffer of @buffer bytes (0: none) and arrays of @arrays bytes to @t. @growth: bytes that
+ * the caller will allocate next. -ENOMEM: @t has what could be taken.
  */
 int thc_buffers_take(struct thc_client *c, struct thc_taken *t, size_t buffer, size_t arrays,
 		     size_t growth);
 void thc_buffers_give(struct thc_client *c, struct thc_taken *t);
 
-/* An allocation that has several parts: laid out once with @at NULL, to know its @bytes, and then
- * where it is.
+/* An allocation of several parts. It is laid out twice: with @at NULL, to find its @bytes, and then
+ * at its address.
  */
 struct thc_layout {
 	uint8_t	*at;
@@ -93,9 +91,9 @@ static inline void *thc_lay(struct thc_layout *l, size_t bytes)
 	return at;
 }
 
-/* @b has at least @bytes then; -ENOMEM: it is as before. */
+/* Grows @b to at least @bytes; -ENOMEM: @b is unchanged. */
 int thc_buffer_grow(struct thc_client *c, struct thc_buffer *b, size_t bytes);
-/* @b is empty then. */
+/* Frees @b, which is empty then. */
 void thc_buffer_drop(struct thc_client *c, struct thc_buffer *b);
 
 #endif /* LIBTHC_BUFFERS_H */

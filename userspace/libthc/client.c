@@ -63,7 +63,7 @@ static int start_thread(struct thc_client *c)
 	c->stop = false;
 	c->broken = false;
 	thc_client_show(c);
-	/* signals are the program's affair, and its threads' */
+	/* the program's own threads handle signals */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	error = -pthread_create(&c->thread, NULL, thc_engine_thread, c);
@@ -87,10 +87,10 @@ static void unlock_and_wake(struct thc_client *c)
 	if (state == THC_IDLE)
 		pthread_cond_signal(&c->work);
 	else if (state == THC_POLLING && write(c->wake, &one, sizeof(one)) < 0)
-		return;		/* the counter is full: it is awake */
+		return;		/* the counter is full: the thread is being woken */
 }
 
-/* After this the caller owns what the I/O thread owned. */
+/* Stops the I/O thread, whose state then belongs to the caller. */
 static void stop_thread(struct thc_client *c)
 {
 	if (!c->running)
@@ -102,7 +102,7 @@ static void stop_thread(struct thc_client *c)
 	c->running = false;
 }
 
-/* Ends what is still queued; the thread has stopped. */
+/* Ends all queued requests with -ECANCELED; the I/O thread has stopped. */
 static void cancel_requests(struct thc_client *c)
 {
 	struct thc_request *r;
@@ -130,8 +130,8 @@ static void close_schemes(struct thc_client *c)
 			thc_scheme_of(id)->close(c);
 }
 
-/* Those that the job's constants are good for: any call may choose one. However the caller rounds:
- * ranks compute the same.
+/* Opens all schemes that the job's constants allow, since any call may choose one. The rounding
+ * mode is the default one, whatever the caller's, so that all ranks compute the same.
  */
 static int open_schemes(struct thc_client *c)
 {
@@ -221,7 +221,7 @@ static int enter_job(struct thc_client *c)
 	if (error)
 		return error;
 	error = start_thread(c);
-	/* who cannot go on has to say so: the others wait for it */
+	/* a rank that cannot go on has to leave: the others wait for it */
 	if (error)
 		leave_job(c);
 	return error;
@@ -267,7 +267,7 @@ int thc_client_open(const struct thc_client_options *options, struct thc_client 
 		error = open_transport(c);
 	if (!error)
 		error = enter_job(c);
-	/* they may be gone after this call */
+	/* the caller may free these strings after this call */
 	c->options.bind = NULL;
 	c->options.interface = NULL;
 	if (error) {
@@ -359,9 +359,9 @@ int thc_client_submit(struct thc_client *c, struct thc_request *r)
 	return error;
 }
 
-/* --- what it is, what it did ---------------------------------------------- */
+/* --- info and stats ---------------------------------------------------------- */
 
-/* Asking changes nothing that can be seen. */
+/* The lock of a constant client: locking it changes nothing that a caller can see. */
 static pthread_mutex_t *lock_of(const struct thc_client *c)
 {
 	return (pthread_mutex_t *)&c->lock;

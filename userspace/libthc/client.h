@@ -63,14 +63,14 @@ struct thc_results {
 
 /* The state of the I/O thread, and how it is woken. */
 enum thc_thread_state {
-	THC_AWAKE,	/* nothing: it looks for news before it sleeps */
-	THC_IDLE,	/* waits for client.work */
-	THC_POLLING,	/* a write to client.wake */
+	THC_AWAKE,	/* not at all: it looks at client.news before it sleeps */
+	THC_IDLE,	/* by client.work */
+	THC_POLLING,	/* by a write to client.wake */
 };
 
 struct thc_client {
 	pthread_mutex_t		lock;
-	pthread_cond_t		work;		/* lock: news, for a thread that is idle */
+	pthread_cond_t		work;		/* lock: wakes an idle I/O thread */
 	enum thc_thread_state	state;		/* lock */
 	bool			news;		/* lock: a request or an order to stop */
 	struct thc_request	*queue;		/* lock: in order, active ones included */
@@ -96,7 +96,7 @@ struct thc_client {
 	struct thc_spec		spec;		/* of the job, from WELCOME */
 	uint32_t		epoch;
 	struct thc_shards	list;		/* the job's aggregators; .count 0: one */
-	uint32_t		window;		/* most data chunks in flight */
+	uint32_t		window;		/* most data chunks in flight per aggregator */
 	const char		*window_limit;	/* what bounds it */
 	u64			numbered[2];	/* chunks with numbers: data, control stream */
 	uint64_t		round;		/* rounds begun this epoch */
@@ -106,9 +106,9 @@ struct thc_client {
 	uint64_t		takes;		/* buffers asked for */
 	size_t			counted_least;	/* bytes that a small bucket counts as */
 	size_t			counted_value;	/* bytes that a value counts as, at least */
-	struct thc_buffer	scratch;	/* a block of floats, of what is being computed */
-	size_t			counted;	/* buckets in progress, see thc_budget_begin() */
-	size_t			counted_most;	/* at a time, so far */
+	struct thc_buffer	scratch;	/* a block of floats, for computation */
+	size_t			counted;	/* bytes of buckets now, see thc_budget_begin() */
+	size_t			counted_most;	/* largest @counted so far */
 	size_t			memory_now;
 	size_t			memory_peak;
 	struct thc_client_stats	stats;
@@ -119,13 +119,13 @@ uint64_t thc_now(void);
 int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o);
 /* -EOPNOTSUPP, with a sentence: error memories of @s would grow without end. */
 int thc_feedback_check(const struct thc_client *c, const struct thc_scheme *s);
-/* Sets client.window, and why it is no larger. @answers: that the sockets have room for */
+/* Sets client.window and client.window_limit. @answers: answers that the sockets have room for */
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
 /* Hands @r to the I/O thread. -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the caller's. */
 int thc_client_submit(struct thc_client *c, struct thc_request *r);
-/* 0, or -EINVAL, with a sentence: @rate and @error, of a call or of options, that are none. */
+/* Checks @rate and @error, of a call or of options: 0, or -EINVAL with a sentence. */
 int thc_rate_check(double rate, double error);
 /* The I/O thread. */
 void *thc_engine_thread(void *client);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
-/* What a caller's buffer holds, enum thc_dtype: its bytes, its name. */
+/* Element types of a caller's buffer, enum thc_dtype: bytes and names. */
 #ifndef LIBTHC_DTYPE_H
 #define LIBTHC_DTYPE_H
 
@@ -16,7 +16,7 @@ static inline size_t thc_dtype_size(enum thc_dtype dtype)
 	return dtype == THC_FP32 || dtype == THC_INT32 ? 4 : dtype == THC_INT8 ? 1 : 2;
 }
 
-/* "unknown" for a number that is none. */
+/* The name of a type; "unknown" for other numbers. */
 static inline const char *thc_dtype_name(unsigned int dtype)
 {
 	static const char *const name[THC_DTYPES] = { "fp32", "fp16",  "bf16",

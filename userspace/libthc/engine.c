@@ -55,7 +55,7 @@ static void idle(struct thc_client *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* From now on news come through the eventfd; false: there are some already. */
+/* Has other threads write to the eventfd from now on; false: client.news is set already. */
 static bool may_poll(struct thc_client *c)
 {
 	bool may;
@@ -92,7 +92,7 @@ static void sleep_until(struct thc_client *c, uint64_t due)
 		return;
 }
 
-/* All that can be done now; false: there was nothing, and will not be before time *@due. */
+/* Does all that can be done now; false: nothing could be done, nor can be before time *@due. */
 static bool turn(struct thc_client *c, uint64_t *due)
 {
 	bool busy;
@@ -111,7 +111,7 @@ void *thc_engine_thread(void *client)
 	struct thc_client *c = client;
 	uint64_t due;
 
-	/* a program may flush subnormals, or round otherwise, and threads inherit that */
+	/* threads inherit a program's rounding mode and flushing of subnormals: set the defaults */
 	fesetenv(FE_DFL_ENV);
 	while (!stopping(c))
 		if (!turn(c, &due))

@@ -24,9 +24,9 @@ int thc_fail(int error, const char *format, ...) __attribute__((format(printf, 2
 #define thc_fail(error, ...) (thc_fail(error, __VA_ARGS__), (error) < 0 ? (error) : -1)
 #endif
 
-/* Breaks the client; false: @f does not say why. */
+/* Breaks the client with a sentence for @f; false: @f has no reason. */
 bool thc_failed(struct thc_client *c, const struct thc_failure *f);
-/* thc_fail() for a join that ended; 0: @f does not say why. @s: the job, all zero: not known. */
+/* Calls thc_fail() for a failed join; 0: @f has no reason. @s: the job, all zero: not known. */
 int thc_failed_to_join(const struct thc_client *c, const struct thc_failure *f,
 		       const struct thc_spec *s);
 /* Room for the names of THC_RANKS_MAX ranks. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Sentences: what went wrong, who did it, and what to do, whichever transport
- * has noticed it.
+ * Sentences for failures, whichever transport has noticed them: what went wrong, who is to blame,
+ * and what to do.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static void name_end(const struct thc_end *end, char *text, size_t size)
 	snprintf(text, size, is_ip4 ? "%s:%u" : "[%s]:%u", address, thc_be16(end->port));
 }
 
-/* Address of number @shard, and which one it is of several. */
+/* Names number @shard: its address, and its number if there are several aggregators. */
 static void name_aggregator(const struct thc_client *c, uint32_t shard, char *text, size_t size)
 {
 	uint32_t count = c->list.count;

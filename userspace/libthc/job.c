@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* A job as a client knows it: may it be served, and how much of it may be in flight? */
+/* Limits of a job at a client: can the client serve it, and how much may be in flight? */
 #include <errno.h>
 
 #include "client.h"
@@ -14,12 +14,13 @@ int thc_job_check(const struct thc_spec *s, const struct thc_client_options *o)
 	return thc_scheme_of(s->scheme)->check(s) ? -EPROTO : 0;
 }
 
-/* Of a gradient's squared length, what a rank may lose: from 1 on its error memory would be longer
- * after each round, and a scale is that of the largest rank, squared up to a tenth above its own.
+/* Largest part of a gradient's squared length that a rank may lose: from 1 on its error memory
+ * would grow with each round. The margin is for the agreed scale, which is that of the largest
+ * rank: squared it is up to a tenth above this rank's.
  */
 #define LOSS_MOST	0.85
-/* A range is that of all ranks, some 8 standard deviations of 1024 values: with fewer bits a step
- * is so long that rounding loses more.
+/* Least bits of uthc. A range spans all ranks' values, some 8 standard deviations of 1024 values:
+ * with fewer bits a step is so long that rounding loses more than a rank sends.
  */
 #define UTHC_BITS_LEAST	3
 

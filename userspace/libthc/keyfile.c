@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * A job's secret key in a file. What is in the file is never shown, for it may be the wrong file.
+ * A job's secret key in a file. The file's contents are never shown: it may be the wrong file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "error.h"
 #include "keyfile.h"
 
-/* The digits, and as many blanks as somebody may have put around them. */
+/* Most bytes read: the digits, and room for blanks around them. */
 #define FILE_BYTES	256
 
 static const char blanks[] = " \t\r\n";
@@ -65,7 +65,7 @@ int thc_key_read_fd(int fd, const char *name, uint8_t key[THC_KEY_BYTES])
 
 int thc_key_read(const char *path, uint8_t key[THC_KEY_BYTES])
 {
-	/* neither a terminal nor a pipe is to stop us */
+	/* a terminal or a pipe must not block the caller */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	int error;
 

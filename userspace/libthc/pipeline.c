@@ -58,8 +58,8 @@ static int begin(struct thc_client *c, struct thc_request *r)
 	return 0;
 }
 
-/* The claim of round r holds the digest of round r - 2, and a scheme may choose by what it was: so
- * round r - 2 has to be over. Round r - 1 may end before it does. @oldest: of the active requests
+/* May @r begin? Its claim holds the digest of round r - 2, by whose results a scheme may choose, so
+ * round r - 2 has to be over. Round r - 1 may end earlier. @oldest: of the active requests
  */
 static bool may_begin(const struct thc_client *c, const struct thc_request *r,
 		      const struct thc_request *oldest)
@@ -74,8 +74,8 @@ static bool may_claim(const struct thc_request *r)
 	return r->claimed && agreement->numbered && !agreement->ready;
 }
 
-/* A rank that has failed alone cannot go on. True: no request is under way any more, and whoever
- * waited for one may have freed it.
+/* Breaks the client if this rank alone has failed and cannot go on. If true, no request is active
+ * any more, and the waiting threads may have freed them.
  */
 static bool break_off(struct thc_request *r)
 {
@@ -128,7 +128,7 @@ bool thc_pipeline_compute(struct thc_client *c)
 	return false;
 }
 
-/* The caller takes NaN for a result, and all ranks that took part have seen it. */
+/* Has the caller asked for NaN as a result, and have all contributors seen it? */
 static bool may_be_nonfinite(const struct thc_request *r)
 {
 	return r->client->options.flags & THC_CLIENT_NONFINITE && !r->left_behind;
@@ -144,7 +144,7 @@ static void claims_came(struct thc_request *r)
 	r->stage = r->status ? THC_STAGE_DONE : THC_STAGE_AGREED;
 }
 
-/* Sums that lack ranks; scales that lack some are none. */
+/* Counts chunks of data whose sums lack ranks. */
 static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t chunks)
 {
 	uint32_t k;
@@ -155,7 +155,7 @@ static void count_missing(struct thc_client *c, const uint16_t *counts, uint32_t
 	}
 }
 
-/* Without a deadline no sum can be, and an exact result cannot do without one. */
+/* Fails @r: without a deadline sums cannot be gone, and an exact result needs all of them. */
 static void sums_are_gone(struct thc_request *r, uint32_t chunks)
 {
 	r->status = -EPROTO;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * What becomes of a request on the I/O thread: its agreement, then the phases of its scheme.
- * pipeline.c alone changes its stage.
+ * A request's way on the I/O thread: its agreement, then the phases of its scheme. Only pipeline.c
+ * changes the stage of a request.
  */
 #ifndef LIBTHC_PIPELINE_H
 #define LIBTHC_PIPELINE_H
@@ -14,11 +14,11 @@
 struct thc_client;
 struct thc_request;
 
-/* Begins requests, numbers their chunks, and lets them go on that have agreed. */
+/* Begins requests, numbers their chunks, and tells schemes of agreements. */
 void thc_pipeline_advance(struct thc_client *c);
 /* One slice of computation; false: nothing to do now. */
 bool thc_pipeline_compute(struct thc_client *c);
-/* Chunk @index of @p can go out: its payload is in its packet, which is next in order. */
+/* Marks chunk @index of @p, the next one in order, as ready: its payload is in its packet. */
 void thc_pipeline_ready(struct thc_phase *p, uint32_t index);
 /* The phases of the active requests that have begun, at most THC_ACTIVE_MAX: how many. */
 unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all);

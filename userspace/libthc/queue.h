@@ -9,7 +9,7 @@
 struct thc_client;
 struct thc_request;
 
-/* The first THC_ACTIVE_MAX requests of the queue are active: how many. */
+/* Gets the active requests: the first THC_ACTIVE_MAX of the queue. Returns their number. */
 unsigned int thc_queue_active(struct thc_client *c, struct thc_request **out);
 /* Takes a finished request off the queue and wakes the thread that waits for it. */
 void thc_queue_complete(struct thc_client *c, struct thc_request *r);

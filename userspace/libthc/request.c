@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * One all-reduce, from the caller's buffer to the mean in it. Computation comes in slices, so
- * that the engine can look at the sockets in between. What results replace in the caller's buffer
- * is kept, and put back if the request fails; not what is replaced once it has succeeded.
+ * One all-reduce, from the caller's buffer to the mean in it. Computation comes in slices, so that
+ * the engine can look at the sockets in between. The caller's values that results replace are kept,
+ * and restored if the request fails. Values replaced after success are not kept.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ void thc_request_finish(struct thc_request *r)
 		r->scheme->ended(r);
 	if (!r->error)
 		return;
-	pthread_mutex_lock(&r->client->lock);	/* it may be exported just now */
+	pthread_mutex_lock(&r->client->lock);	/* thc_error_export() may be reading it */
 	thc_residual_swap(r->error, true);
 	pthread_mutex_unlock(&r->client->lock);
 }

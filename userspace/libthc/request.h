@@ -35,36 +35,37 @@ struct thc_row_call;
 struct thc_scheme;
 
 enum thc_stage {
-	THC_STAGE_QUEUED,	/* nothing done */
-	THC_STAGE_BEGUN,	/* its agreement is not over */
-	THC_STAGE_AGREED,	/* the phases behind it */
+	THC_STAGE_QUEUED,	/* not begun */
+	THC_STAGE_BEGUN,	/* in its agreement */
+	THC_STAGE_AGREED,	/* in the phases after the agreement */
 	THC_STAGE_DONE,
 };
 
 /**
  * struct thc_request - one all-reduce
  * @scheme: turns @buf into chunks, and sums into @buf
- * @stage: pipeline.c's
- * @ended: 1: status and sentence are final, and who waits for it owns it
- * @claimed: the scheme knows what this rank brings: claim_status, enum thc_claim_status
- * @going: the scheme knows of the agreement
+ * @stage: changed by pipeline.c alone
+ * @ended: 1: status and sentence are final, and the waiting thread owns the request
+ * @claimed: the scheme has measured this rank's gradient, and set claim_status, enum
+ *	thc_claim_status
+ * @going: the scheme has been told that the ranks agree
  * @left_behind: it failed here, the other ranks go on without this one
  * @broken: it failed here, and the others wait for this one
  * @bad: first value that is not finite
  * @claim: packets of the agreement
- * @claims: its answers, by rank
- * @levels: of the index that scheme lhc has chosen
- * @keep: the fraction that it sends, 0: everything
- * @goal: of a bucket with a rate, else zero; @group: buckets of a step that share it, 0: it is
- *	alone; @chosen: what the claim says of the goal
- * @tried: the ranks find out whether the rate is worth its time (trial.h); @vote: what this one
- *	says of that; @timed: the time of this round counts
- * @began_at: ns
- * @sketched: it sends a sketch, of values of @scale, which the claim brings
- * @counted: by thc_budget_begin()
- * @taken, @progress: of @scheme, which takes them, and gives nothing back; @late: what it takes
- *	whenever it knows more
- * @rows: of thc_allreduce_rows_start(), or NULL
+ * @claims: all claims, by rank, from the answers
+ * @levels: levels of the index that scheme lhc has chosen
+ * @keep: fraction that scheme lhc sends, 0: all
+ * @goal: rate or error of the bucket, else zero; @group: number of buckets that meet it together,
+ *	0: this one alone; @chosen: the goal as in the claim
+ * @tried: the ranks measure whether the rate is worth its time (trial.h); @vote: this rank's;
+ *	@timed: the time of this round counts
+ * @began_at: when the round began, ns
+ * @sketched: the bucket is sent as a sketch; @scale: of its values, agreed by claims
+ * @counted: bytes that thc_budget_begin() has counted
+ * @taken, @progress: memory of @scheme, which takes it, and never gives it back; @late: memory that
+ *	@scheme takes later, when it knows more
+ * @rows: rows of thc_allreduce_rows_start(), or NULL
  */
 struct thc_request {
 	struct thc_request	*next;
@@ -116,26 +117,26 @@ struct thc_request *thc_request_create(struct thc_client *c, void *buf, size_t c
 				       uint64_t key);
 void thc_request_destroy(struct thc_request *r);
 int thc_request_prepare(struct thc_request *r);
-/* Gives back what it took; if it has failed, the caller's buffer is what it was. */
+/* Gives back the request's memory; if it has failed, restores the caller's buffer. */
 void thc_request_release(struct thc_request *r);
 /* Ends a request that has succeeded: exchanges error memories, or fills the caller's buffer with
  * NaN.
  */
 void thc_request_finish(struct thc_request *r);
 
-/* agree.c: that all ranks mean the same all-reduce. */
+/* agree.c: the ranks check that they begin the same all-reduce. */
 void thc_agree_prepare(struct thc_request *r);
-/* The lanes of both its packets, for @r's phases of the agreement. */
+/* Writes the lanes of both packets of @r's agreement. */
 void thc_agree_claim(struct thc_request *r);
-/* The scale that spans what all claims have. */
+/* The scale that spans the scales of all claims. */
 struct thc_scale thc_agree_scale(const struct thc_request *r);
-/* How many of the ranks that made a claim said what of a rate, by enum thc_vote. */
+/* Number of claims by vote on the rate, enum thc_vote. */
 void thc_agree_votes(const struct thc_request *r, unsigned int of[THC_VOTE_RATE + 1]);
-/* Rounds of the key before this one, modulo THC_RATE_ROUNDS: the largest that claims say. */
+/* Earlier rounds of the key, modulo THC_RATE_ROUNDS: the largest number in the claims. */
 uint32_t thc_agree_turn(const struct thc_request *r);
-/* The answer of @phase; true: all of them are there. */
+/* Takes in the answer of @phase; returns true if all answers of the agreement are here. */
 bool thc_agree_answered(struct thc_request *r, unsigned int phase, const void *lanes);
-/* @r has answers of @chunks chunks behind its agreement: who is in them, and their digest. */
+/* Notes answers of @chunks chunks after @r's agreement: their contributors, and their digest. */
 void thc_agree_results(struct thc_request *r, const uint16_t *counts, uint32_t chunks,
 		       uint32_t digest);
 /* 0, or -EBADMSG / -EDOM with the request's sentence filled in, and `left_behind` if

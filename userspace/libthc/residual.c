@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Error memories by key: what compression has lost, to be added to the key's next
- * gradient.
+ * Error memories by key: the losses of compression, which are added to the key's next gradient.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 
 #include "client.h"
 
-/* Where the list has the memory of @key; NULL stands there if it has none. */
+/* The link of the list that points to the memory of @key; it is NULL if there is none. */
 static struct thc_residual **find(struct thc_client *c, uint64_t key)
 {
 	struct thc_residual **p = &c->residuals;
@@ -34,7 +33,7 @@ static float *zeros(size_t count)
 	return count <= SIZE_MAX / sizeof(float) ? thc_pages_get(count * sizeof(float)) : NULL;
 }
 
-/* NULL: there is no memory, with the sentence set. */
+/* Creates an error memory; NULL: out of memory, with the sentence set. */
 static struct thc_residual *create(struct thc_client *c, uint64_t key, size_t count)
 {
 	struct thc_residual *m = calloc(1, sizeof(*m));
@@ -131,7 +130,7 @@ size_t thc_error_export(struct thc_client *c, uint64_t key, float *error, size_t
 	return have;
 }
 
-/* find(), and 0: no all-reduce uses the memory, or there is none. -EBUSY: one uses it. */
+/* Does find(); returns -EBUSY if an all-reduce uses the memory. */
 static int find_unused(struct thc_client *c, uint64_t key, struct thc_residual ***out)
 {
 	struct thc_residual **p = *out = find(c, key);

@@ -11,15 +11,15 @@ struct thc_client;
 
 /**
  * struct thc_residual - error memory of one key
- * @now: what compression has lost so far, @count floats
- * @next: the loss after the round in progress, until a block is compressed what is to be
- *	compressed of it; exchanged with @now when the round succeeds, so that one that fails
- *	leaves nothing half-applied
+ * @now: losses of compression so far, @count floats
+ * @next: losses after the round in progress. Until a block is compressed, the values to compress
+ *	are here. Exchanged with @now when the round succeeds, so that a failed round changes
+ *	nothing
  * @turn: rounds of the key so far that had a rate, modulo THC_RATE_ROUNDS
- * @next_turn: that after the round in progress, exchanged with @turn as @next is with @now
- * @undoable: @next is what @now was before the last round of the key
+ * @next_turn: @turn after the round in progress, exchanged with @turn when @next is
+ * @undoable: @next holds the value of @now before the key's last round
  * @busy: a request uses it
- * @fresh: no round has succeeded with it, nor was it imported
+ * @fresh: no round has succeeded with it, and it was not imported
  */
 struct thc_residual {
 	struct thc_residual	*after;	/* in client.residuals */
@@ -34,15 +34,17 @@ struct thc_residual {
 	bool			fresh;
 };
 
-/* All with client.lock held. */
+/* Callers of all these functions hold client.lock. */
 
-/* An all-reduce of @key is asked for, whatever becomes of it: what was before it is not undone. */
+/* Notes that a caller has started an all-reduce of @key, which may fail: earlier ones cannot be
+ * undone any more.
+ */
 void thc_residual_asked(struct thc_client *c, uint64_t key);
 /* 0, or an error with the sentence set. */
 int thc_residual_get(struct thc_client *c, uint64_t key, size_t count, struct thc_residual **out);
-/* The request that uses @m has ended: a memory that is fresh goes if it @failed. */
+/* Ends the use of @m by a request; if it has @failed, a fresh memory is dropped. */
 void thc_residual_put(struct thc_client *c, struct thc_residual *m, bool failed);
-/* Exchanges what is now and what is next. */
+/* Exchanges @now and @next. */
 void thc_residual_swap(struct thc_residual *m, bool undoable);
 void thc_residual_free(struct thc_client *c);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * From what the options say to socket addresses. Sends no packet but what the
- * system's resolver asks for names.
+ * Socket addresses from the options. Sends no packet except the system resolver's for names.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -87,7 +86,7 @@ static bool choose(struct thc_ends *ends, const struct addrinfo *peers,
 	return true;
 }
 
-/* @a is @text in the options; without a scope it gets @otherwise. */
+/* Sets the scope of @a, which is @text in the options, to @otherwise if it has none. */
 static int set_scope(struct sockaddr_storage *a, const char *text, unsigned int otherwise)
 {
 	struct sockaddr_in6 *in6 = (void *)a;
@@ -103,7 +102,7 @@ static int set_scope(struct sockaddr_storage *a, const char *text, unsigned int 
 			       text, text);
 }
 
-/* One interface for all that is link-local. */
+/* Gives all link-local addresses one interface. */
 static int set_scopes(struct thc_ends *ends, const struct thc_client_options *o)
 {
 	unsigned int named = o->interface ? if_nametoindex(o->interface) : 0, scope, local;

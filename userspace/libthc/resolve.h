@@ -12,10 +12,9 @@
 #include "libthc.h"
 
 /**
- * struct thc_ends - where packets go, and where from
+ * struct thc_ends - destination and source of packets
  * @aggregator: the aggregator
- * @local: our address, its port 0; its family is AF_UNSPEC if nothing was said
- *	of it
+ * @local: the local address, with port 0; its family is AF_UNSPEC if the options name none
  * @addrlen: bytes of either address
  */
 struct thc_ends {

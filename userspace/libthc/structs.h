@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-/* A larger size is one that the program did not set. */
+/* Largest valid size: a program with a larger one has not set it. */
 #define THC_STRUCT_MOST		4096
 
 /**

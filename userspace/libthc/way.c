@@ -91,7 +91,7 @@ struct sockaddr_storage thc_way_address(const struct thc_way *w, const struct th
 	return a;
 }
 
-/* The interface that carries our address; none if that is any address. */
+/* Finds the interface of the local address; none if that is any address. */
 static int find_interface(struct thc_way *w)
 {
 	struct ifaddrs *list, *i;
@@ -108,7 +108,7 @@ static int find_interface(struct thc_way *w)
 	return 0;
 }
 
-/* Our address and interface towards the aggregator, if they were not chosen. */
+/* Finds local address and interface towards the aggregator, unless the options name them. */
 static int find_way(struct thc_way *w)
 {
 	char aggregator[80];
