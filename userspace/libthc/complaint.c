@@ -9,19 +9,19 @@
 
 #include "complaint.h"
 
-/* Who says it again and again may hold a thread no longer. */
+/* Most errors read at a time, so that a flood of them does not hold a thread. */
 #define COMPLAINTS_MAX	256
 
-/* Notes of the kernel on a complaint: the DSCP of the packet it came in, the error, and who it is
- * from.
- */
+/* The kernel's control data for an error: the DSCP of its packet, the error, and its sender. */
 union notes {
 	struct cmsghdr	align;
 	char		bytes[CMSG_SPACE(sizeof(int)) +
 		   CMSG_SPACE(sizeof(struct sock_extended_err) + sizeof(struct sockaddr_in6))];
 };
 
-/* The errno in @m; 0: the kernel speaks for itself, and has told who sent. */
+/* The errno that the network has reported in @m; 0: the kernel's own error, which its system call
+ * has returned already.
+ */
 static int complaint_in(struct msghdr *m)
 {
 	struct sock_extended_err e;

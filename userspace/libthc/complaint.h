@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
-/* What the network says of packets that did not arrive (ICMP), as anybody may in its name. */
+/* Errors that the network reports for lost packets (ICMP); anybody can forge them. */
 #ifndef LIBTHC_COMPLAINT_H
 #define LIBTHC_COMPLAINT_H
 
 #include "way.h"
 
-/* Empties the queue of what the network has said to @fd: as long as anything is there poll()
- * returns at once, and it takes up room that answers need. Returns how many complaints there were,
- * a limited number at a time. *@error: errno of the last one about a packet to a port of the
- * aggregator that @w leads to, or what it was before.
+/* Reads the queue of errors of @fd: while one is there poll() returns at once, and the queue takes
+ * room that answers need. Returns the number of errors, which is limited. *@error: errno of the
+ * last error about a packet to a port of the aggregator that @w leads to; else unchanged.
  */
 unsigned int thc_complaints_read(int fd, const struct thc_way *w, int *error);
 

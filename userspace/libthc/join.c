@@ -17,10 +17,10 @@
 
 /**
  * struct joining - a join in progress
- * @j: by aggregator, of those that the client knows
- * @at: whose packets are being read
+ * @j: joining by aggregator, of those that the client knows
+ * @at: the aggregator whose packets are being read
  * @spec, @epoch: of number 0's last WELCOME
- * @give_up_at: ns
+ * @give_up_at: end of the join timeout, ns
  */
 struct joining {
 	struct thc_udp		*u;
@@ -71,7 +71,7 @@ static void on_join_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, str
 	const struct thc_welcome *w = (void *)(h + 1);
 	enum thc_drop_reason why;
 
-	/* answers of a session before this one */
+	/* drops answers of an earlier session */
 	if (h->version != THC_VERSION || !thc_op_is_joining(h->op) || bytes < sizeof(*h) ||
 	    !thc_joining_fits(h->op, bytes - (unsigned int)sizeof(*h)))
 		return;
@@ -100,7 +100,7 @@ static struct thc_joiner joiner_at(const void *home, uint32_t shard)
 	return (struct thc_joiner){ &joining->j[shard], &joining->u->peer[shard].sender };
 }
 
-/* As many as the client knows now: number 0 says how many there are, once. */
+/* The aggregators that the client knows now; number 0 lists them once. */
 static struct thc_joiners joiners_of(const struct joining *joining)
 {
 	uint32_t known = joining->u->shards;
@@ -124,7 +124,7 @@ static void join_group(struct joining *joining, uint32_t shard)
 	thc_sockets_join_group(&joining->u->peer[shard].sockets, &j->spec.group);
 }
 
-/* Number @shard has sockets: the next JOIN is its. */
+/* Begins to join number @shard, which has sockets. */
 static int begin(struct joining *joining, uint32_t shard)
 {
 	struct thc_peer *at = &joining->u->peer[shard];
@@ -144,7 +144,7 @@ static int begin(struct joining *joining, uint32_t shard)
 	return 0;
 }
 
-/* Number 0 has said where the others are. */
+/* Opens sockets to the other aggregators, once number 0 has listed them. */
 static int find_others(struct joining *joining)
 {
 	struct thc_udp *u = joining->u;
@@ -154,7 +154,7 @@ static int find_others(struct joining *joining)
 	struct thc_joining *more;
 	int error;
 
-	/* the next one may have begun to come in its place */
+	/* parts of the next WELCOME may have replaced the list */
 	if (count <= u->shards || !thc_parts_whole(parts))
 		return 0;
 	thc_shards_read(list, &joining->j->spec, parts->record, parts->info.bytes);
@@ -162,7 +162,9 @@ static int find_others(struct joining *joining)
 	if (!more)
 		return thc_fail(-ENOMEM, "out of memory for %u aggregators", count);
 	joining->j = more;
-	/* if one cannot be opened, those behind it are in no job: they get no LEAVE */
+	/* if sockets to one cannot be opened, the client has not joined those behind it: they get
+	 * no LEAVE
+	 */
 	for (i = u->shards; i < count; i++)
 		more[i].welcomed = more[i].ready = 0;
 	error = thc_shards_grow(u, count);
@@ -177,7 +179,7 @@ static int find_others(struct joining *joining)
 	return error;
 }
 
-/* Looks at the last words of number @shard. */
+/* Acts on the last packets of number @shard. */
 static int look_at(struct joining *joining, uint32_t shard)
 {
 	struct thc_joining *j = &joining->j[shard];
@@ -185,7 +187,7 @@ static int look_at(struct joining *joining, uint32_t shard)
 	struct thc_failure f;
 	bool welcomed = thc_joiners_step(&all, shard, &f) != THC_JOIN_ASK;
 
-	/* what the codec cannot serve is none of the worker's core */
+	/* the protocol's core does not know what the codec can serve */
 	if (!f.reason && welcomed && !shard &&
 	    thc_job_check(&j->spec, &joining->u->base.client->options))
 		f.reason = THC_FAILED_VERSION;
@@ -223,7 +225,7 @@ static int receive_some(struct joining *joining)
 	return error;
 }
 
-/* JOINs that are due. Returns when the next one is. */
+/* Sends all JOINs that are due; returns when the next one is. */
 static uint64_t ask(struct joining *joining)
 {
 	u64 due = joining->give_up_at;
@@ -241,7 +243,7 @@ static uint64_t ask(struct joining *joining)
 	return due;
 }
 
-/* JOIN until the job is ready; 0 or an error. */
+/* Joins until the job is ready; 0 or an error. */
 static int join_until_ready(struct joining *joining)
 {
 	struct thc_joiners all = joiners_of(joining);
@@ -266,7 +268,7 @@ static int join_until_ready(struct joining *joining)
 	return error;
 }
 
-/* Number @shard is ready, and so are all. @flights: of its slots */
+/* Makes the sender of number @shard ready, once all aggregators are. @flights: of its slots */
 static void set_up(struct thc_udp *u, const struct thc_joining *j, uint32_t shard,
 		   struct thc_flight *flights)
 {
@@ -303,7 +305,7 @@ static int set_up_all(const struct joining *joining)
 	return 0;
 }
 
-/* The other ranks must not start with a rank that has given up. */
+/* Leaves all aggregators that have let this rank in: the other ranks must not start with it. */
 static void give_up(const struct joining *joining)
 {
 	uint32_t i;

@@ -39,7 +39,7 @@ void thc_shards_only_first(struct thc_udp *u)
 {
 	uint32_t i;
 
-	/* a window begins anew, what it has done stays counted */
+	/* a window begins anew, but its cuts stay counted */
 	for (i = 0; i < u->shards; i++) {
 		u->base.client->stats.window_cuts += u->peer[i].sender.window.cuts;
 		u->peer[i].sender.window.cuts = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * How chunks travel between a client and its aggregators. A transport is an object: client, engine
- * and pipeline know the functions here, and nothing of what struct thc_udp and struct thc_afthc
- * have behind them.
+ * The interface of transports, which carry chunks between a client and its aggregators. Client,
+ * engine and pipeline call these functions, and do not know the members of struct thc_udp and
+ * struct thc_afthc.
  */
 #ifndef LIBTHC_TRANSPORT_H
 #define LIBTHC_TRANSPORT_H
@@ -26,19 +26,21 @@ struct thc_way;
 /**
  * struct thc_transport_ops - the functions of a kind of transport
  * @close: frees it
- * @join: until all ranks have joined: fills client.spec, client.epoch, client.list, client.window
+ * @join: joins, and waits for all ranks: fills client.spec, client.epoch, client.list,
+ *	client.window
  * @leave: sends LEAVE to the aggregators; NULL: @close and the next @join do that
- * @rx_bytes: of thc_transport.rx, which it needs to receive what a bucket of @bytes brings
- * @ready: chunk @index of @p has its number and its payload; NULL: that is all it takes
- * @forget: what is in flight, after a failure
- * @receive: what has come; true if anything did
- * @send: what can be sent; lowers *@due to the time of the next look
- * @poll: what to sleep on, at most THC_POLL_MAX; how many. 0: nothing can come
- * @polled: what poll() found in @fds, which @poll has filled; may be NULL
- * @way: to aggregator number @shard of the job; NULL: what client.list has is all that is known
+ * @rx_bytes: bytes of thc_transport.rx that it needs to receive the sums of a bucket of @bytes
+ * @ready: takes chunk @index of @p, which has its number and its payload; NULL: it needs no such
+ *	call
+ * @forget: forgets all packets in flight, after a failure
+ * @receive: receives packets; true if any came
+ * @send: sends all that can be sent; lowers *@due to the time of the next look
+ * @poll: fills in what to sleep on, at most THC_POLL_MAX, and returns how many; 0: nothing can come
+ * @polled: takes the result of poll() for the @fds of @poll; may be NULL
+ * @way: the way to aggregator number @shard of the job; NULL: only client.list is known
  * @epoch: the session that this rank is in at number @shard
- * @show: fills in the counters that only it knows, often; may be NULL
- * @ask: fills in counters that are costly to know, for thc_client_stats(); may be NULL
+ * @show: fills in the counters that only it knows; called often; may be NULL
+ * @ask: fills in counters that take a system call, for thc_client_stats(); may be NULL
  */
 struct thc_transport_ops {
 	const char	*name;
@@ -59,9 +61,9 @@ struct thc_transport_ops {
 };
 
 /**
- * struct thc_transport - the first member of each kind's own struct
- * @client: whose it is
- * @rx: what is received first, kept from bucket to bucket
+ * struct thc_transport - the first member of each transport's own struct
+ * @client: the client it belongs to
+ * @rx: buffer to receive into, kept from bucket to bucket
  */
 struct thc_transport {
 	const struct thc_transport_ops	*ops;

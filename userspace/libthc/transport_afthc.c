@@ -19,18 +19,17 @@
 #include "transport.h"
 #include "way.h"
 
-/* Chunks of a message at most, and at least. */
+/* Most and least chunks of a message. */
 #define MESSAGE_MOST	4096U
 #define MESSAGE_LEAST	64U
-/* The part of a bucket that room to receive one may take: half of its chunks, if
- * it is fp32 and sums have 8 bits, so that the network works while the second
- * half is compressed.
+/* The receive buffer is at most this part of a bucket. For fp32 and sums of 8 bits a message then
+ * has half of the bucket's chunks, so that the network works while the second half is compressed.
  */
 #define MESSAGE_SHARE	8
-/* Lanes and contributors of a chunk. */
+/* Bytes of a chunk's lanes and number of contributors. */
 #define CHUNK_ROOM	(THC_LANE_BYTES + sizeof(uint16_t))
-/* Until the first look for a control message while there is something to compute, at
- * least; twice as long after each that was in vain.
+/* Least ns until the first look for a control message while there is something to compute; the
+ * interval doubles after each look in vain.
  */
 #define LOOK_NS		(2 * THC_NS_PER_MS)
 /* Between two tries to send while the host has no memory for a message. */
@@ -38,16 +37,16 @@
 
 /**
  * struct thc_afthc - a client's transport over AF_THC
- * @way: to the aggregator that the client names; thc.ko knows those to others
+ * @way: to the aggregator that the client names; thc.ko knows the ways to others
  * @socket: of AF_THC
  * @readable: poll() has found something to receive
  * @blocked: the socket has no room for more messages
- * @starved_at: its host has had no memory for one since then, 0: it has
- * @retry_at: time of the next try while it has none
+ * @starved_at: since when the host has had no memory for a message, 0: it has
+ * @retry_at: time of the next attempt while the host has none
  * @asked_at: time the last control message was sent
- * @took_ns: what the last agreement took, and the last other control message
+ * @took_ns: duration of the last agreement, and of the last other control message
  * @looked_at: time of the last look for messages
- * @look_ns: from that look to the next one
+ * @look_ns: interval to the next look
  * @messages: messages in flight, of both streams
  * @control_messages: messages in flight of the control stream
  */
@@ -91,7 +90,7 @@ static struct thc_failure failure_of(const struct thc_afthc *a)
 	struct thc_failure f = { .reason = THC_FAILED_NOT };
 	socklen_t len = sizeof(f);
 
-	/* without an answer the errno alone has to do */
+	/* if this call fails, the caller has the errno alone */
 	(void)!getsockopt(a->socket, SOL_THC, THC_OPT_FAILURE, &f, &len);
 	return f;
 }
@@ -116,9 +115,7 @@ static void fail(struct thc_afthc *a, int error)
 			strerror(error));
 }
 
-/* The job that the socket is in, and its aggregators; @epoch: out. -EPROTO: a WELCOME that is not
- * one.
- */
+/* Reads the socket's job, and its aggregators; @epoch: out. -EPROTO: the WELCOME is malformed. */
 static int describe(struct thc_afthc *a, struct thc_spec *spec, uint32_t *epoch)
 {
 	struct {
@@ -136,7 +133,7 @@ static int describe(struct thc_afthc *a, struct thc_spec *spec, uint32_t *epoch)
 	return 0;
 }
 
-/* Why connect() failed with @error (positive). */
+/* Sets a sentence for connect(), which failed with @error (positive). */
 static int not_joined(struct thc_afthc *a, int error)
 {
 	const struct thc_client *c = a->base.client;
@@ -217,11 +214,11 @@ static int open_socket(void)
 		return fd;
 	error = -errno;
 	thc_fail(error, "cannot open a socket of AF_THC: %s; is thc.ko loaded?", strerror(-error));
-	/* some security modules say EPERM or EACCES for families they do not know */
+	/* some security modules return EPERM or EACCES for unknown families */
 	return error == -EPERM || error == -EACCES ? -EAFNOSUPPORT : error;
 }
 
-/* Sends from where the options say. */
+/* Binds the socket to the address and interface of the options, if any. */
 static int bind_socket(struct thc_afthc *a)
 {
 	const struct thc_client_options *o = &a->base.client->options;
@@ -273,10 +270,11 @@ static int set_join_timeout(const struct thc_afthc *a, uint32_t ms)
 	return setsockopt(a->socket, SOL_THC, THC_OPT_JOIN_TIMEOUT, &ms, sizeof(ms)) ? errno : 0;
 }
 
-/* 0 or an errno. For memory for the packets in flight connect() waits itself. If there is none for
- * the connection it says so before it joins, and nothing tells when there is. Not if there is none
- * for the connections to aggregators that the first one lists: to connect again would be to leave
- * that one. @within_ms: the join timeout
+/* Connects; returns 0 or an errno. connect() itself waits for memory for the packets in flight.
+ * Without memory for the connection it fails before it joins, and nothing tells when there is
+ * memory, so it is repeated here. It is not repeated if there is no memory for connections to the
+ * aggregators that the first one lists: a repeated connect() would leave the first one. @within_ms:
+ * the join timeout
  */
 static int connect_to(const struct thc_afthc *a, const struct sockaddr_thc *to, uint32_t within_ms)
 {
@@ -339,9 +337,10 @@ static int join_job(struct thc_transport *t)
 
 /* --- looking for control messages ----------------------------------------- */
 
-/* A call in vain costs as much as one that brings a message. While there is something to
- * compute, only control messages are waited for: the first look comes when the last one of
- * its kind had come, later looks after twice the time each.
+/* Schedules looks for a control message. A receive call in vain costs as much as one that brings a
+ * message. While there is something to compute, only control messages are waited for: the first
+ * look comes after the time that the last message of this kind took, and each later look after
+ * twice the interval.
  */
 static void expect_control(struct thc_afthc *a, uint64_t tag)
 {
@@ -353,7 +352,9 @@ static void expect_control(struct thc_afthc *a, uint64_t tag)
 	a->look_ns = took > LOOK_NS ? took : LOOK_NS;
 }
 
-/* A little less than it took: a look finds what came a while ago. */
+/* Notes the duration, a little less than measured, since the message came before the look that
+ * found it.
+ */
 static void control_came(struct thc_afthc *a, uint64_t tag)
 {
 	a->control_messages--;
@@ -362,8 +363,8 @@ static void control_came(struct thc_afthc *a, uint64_t tag)
 
 /* --- out ------------------------------------------------------------------ */
 
-/* The host has no memory for a message. Others will give some back, but poll() does not say when.
- * False: they have not for the whole timeout.
+/* Schedules another attempt, since the host has no memory for a message; poll() does not tell when
+ * others free some. False: the timeout is over.
  */
 static bool wait_for_memory(struct thc_afthc *a)
 {
@@ -422,7 +423,7 @@ static int send_message(struct thc_afthc *a, const struct thc_phase *p, uint32_t
 	return -1;
 }
 
-/* 1: all that there is of @p is the kernel's, 0: not yet, -1: the client is broken. */
+/* Sends what can be sent of @p. 1: the kernel has all of it, 0: not yet, -1: broken client. */
 static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 {
 	const uint32_t most = (uint32_t)(a->base.rx.bytes / CHUNK_ROOM);
@@ -440,7 +441,7 @@ static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 		if (p->ring) {
 			n = n < p->ring - p->handed % p->ring ? n : p->ring - p->handed % p->ring;
 		}
-		/* whole messages */
+		/* send complete messages only */
 		if (!n || n > ready)
 			return 0;
 		sent = send_message(a, p, n);
@@ -451,7 +452,7 @@ static int send_phase(struct thc_afthc *a, struct thc_phase *p)
 	return p->closed;
 }
 
-/* All ranks hand over a stream's chunks in the order of their numbers. */
+/* Sends phases of a stream, in the order of their numbers, as all ranks do. */
 static int send_stream(struct thc_afthc *a, struct thc_phases *const *all, unsigned int n,
 		       bool control)
 {
@@ -469,7 +470,7 @@ static int send_stream(struct thc_afthc *a, struct thc_phases *const *all, unsig
 	return 1;
 }
 
-/* True: there was a change. */
+/* Hands messages to the kernel; true if the state changed. */
 static bool hand_over(struct thc_afthc *a)
 {
 	struct thc_phases *all[THC_ACTIVE_MAX];
@@ -479,7 +480,7 @@ static bool hand_over(struct thc_afthc *a)
 	       a->messages != before;
 }
 
-/* Timers are the kernel's, but for the one that looks for memory. */
+/* Sends messages. The kernel has all timers except the one that waits for memory. */
 static bool send_more(struct thc_transport *t, uint64_t *due)
 {
 	struct thc_afthc *a = afthc_of(t);
@@ -488,7 +489,7 @@ static bool send_more(struct thc_transport *t, uint64_t *due)
 	if (!a->starved_at || thc_now() >= a->retry_at) {
 		a->retry_at = 0;
 		changed = hand_over(a);
-		/* nothing was refused for want of memory, or what was has been given up */
+		/* no message was refused for lack of memory, or the refused one was given up */
 		if (!a->retry_at)
 			a->starved_at = 0;
 	}
@@ -510,7 +511,7 @@ static struct thc_request *request_of(struct thc_client *c, uint64_t tag)
 	return NULL;
 }
 
-/* 1: a message, 0: none now, -1: the client is broken. */
+/* Receives a message; 1: there was one, 0: none now, -1: the client is broken. */
 static int receive_message(struct thc_afthc *a)
 {
 	struct thc_client *c = a->base.client;
@@ -549,7 +550,7 @@ static int receive_message(struct thc_afthc *a)
 	if (!thc_op_is_added(received.op))
 		control_came(a, received.tag);
 	r = request_of(c, received.tag);
-	/* NULL: it failed at its agreement */
+	/* NULL: the request failed in its agreement */
 	if (r)
 		thc_pipeline_answer(&r->phases.phase[phase_of(received.tag)],
 				    (uint32_t)received.tag & TAG_CHUNK_MASK, received.chunks,
@@ -584,7 +585,7 @@ static unsigned int fill_poll(const struct thc_transport *t, struct pollfd *fds)
 		return 0;
 	if (a->blocked)
 		events |= POLLOUT;
-	/* while there is only memory to wait for, time alone ends the sleep */
+	/* while the socket waits for memory alone, only time ends the sleep */
 	fds[0] = (struct pollfd){ .fd = a->messages ? a->socket : -1, .events = events };
 	return 1;
 }
@@ -594,7 +595,7 @@ static void note_polled(struct thc_transport *t, const struct pollfd *fds)
 	afthc_of(t)->readable = fds[0].revents;
 }
 
-/* --- what it needs, and counters --------------------------------------------------- */
+/* --- receive buffer and counters ------------------------------------------------- */
 
 /* For one message; messages are as large as there is room. */
 static size_t rx_bytes(size_t bytes)
@@ -605,7 +606,7 @@ static size_t rx_bytes(size_t bytes)
 	return (chunks < MESSAGE_MOST ? chunks : MESSAGE_MOST) * CHUNK_ROOM;
 }
 
-/* Not what the sums lack: the socket's count has control chunks in it, too. */
+/* Adds the socket's counters, except those of missing ranks, which count control chunks, too. */
 static void add_stats(const struct thc_transport *t, struct thc_client_stats *stats)
 {
 	const struct thc_afthc *a = (const void *)t;
@@ -635,7 +636,7 @@ static const struct thc_way *way_to(const struct thc_transport *t, uint32_t shar
 	return shard ? NULL : &((const struct thc_afthc *)t)->way;
 }
 
-/* thc.ko knows the sessions at others. */
+/* The session at number 0; thc.ko knows the sessions at others. */
 static uint32_t epoch_at(const struct thc_transport *t, uint32_t shard)
 {
 	(void)shard;

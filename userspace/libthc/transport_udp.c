@@ -19,14 +19,14 @@
 #include "request.h"
 #include "transport_udp.h"
 
-/* --- what this host lends --------------------------------------------------- */
+/* --- functions of the host --------------------------------------------------- */
 
 /**
- * struct thc_host - a transport for the time of a look at its sockets
- * @at: the aggregator it is at, number @shard
+ * struct thc_host - a transport during one look at its sockets
+ * @at: the current aggregator, number @shard
  * @all: phases of its requests, @count_all
  * @out: packets to be sent by one call, @count
- * @busy: there were any
+ * @busy: packets were sent
  */
 struct thc_host {
 	struct thc_udp		*u;
@@ -79,7 +79,7 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 	};
 }
 
-/* What the kernel does not take now is overdue soon. */
+/* Sends the packets; those that the kernel refuses now are sent again when they are overdue. */
 THC_INLINE void thc_host_flush(struct thc_host *host)
 {
 	unsigned int count = host->count;
@@ -173,7 +173,7 @@ static void on_packet(void *ctx, struct thc_hdr *h, unsigned int bytes, struct t
 			   thc_worker_receive(host, &host->at->sender, h, bytes, from, thc_now()));
 }
 
-/* From socket @fd of number @shard; true if anything came. */
+/* Receives from socket @fd of number @shard; true if any packet came. */
 static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 {
 	struct thc_client *c = u->base.client;
@@ -188,7 +188,7 @@ static bool receive_from(struct thc_udp *u, uint32_t shard, int fd)
 	return n > 0;
 }
 
-/* One call tells which sockets have anything: with many aggregators most have not. */
+/* One poll() finds the sockets that have packets: with many aggregators most have none. */
 static bool receive_some(struct thc_transport *t)
 {
 	struct pollfd fds[THC_POLL_MAX];
@@ -212,7 +212,7 @@ static bool receive_some(struct thc_transport *t)
 
 /* --- packets out ------------------------------------------------------------ */
 
-/* To the aggregator that @host is at. Lowers *@due to the time of the next timer. */
+/* Sends to the current aggregator of @host. Lowers *@due to the time of the next timer. */
 static bool send_there(struct thc_host *host, uint64_t *due)
 {
 	struct thc_sender *s = &host->at->sender;
@@ -234,7 +234,7 @@ static bool send_more(struct thc_transport *t, uint64_t *due)
 	thc_shards_reserve(host.u);
 	for (; host.shard < host.u->shards; host.shard++) {
 		host.at = &host.u->peer[host.shard];
-		/* a failure at the one before has ended all requests */
+		/* a failure at the previous aggregator may have ended all requests */
 		host.count_all = thc_pipeline_phases(host.c, host.all);
 		busy |= send_there(&host, due);
 	}
@@ -285,7 +285,7 @@ static size_t rx_bytes(size_t bytes)
 	return datagrams * THC_RX_BYTES;
 }
 
-/* Its packet is what goes out, as often as it must. */
+/* Completes the packet of a chunk, which is sent unchanged however often. */
 static void seal_packet(struct thc_transport *t, struct thc_phase *p, uint32_t index)
 {
 	struct thc_hdr *h = thc_phase_packet(p, index);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The transport over UDP sockets: for transport_udp.c, join.c and shards.c alone.
+ * The transport over UDP sockets, private to transport_udp.c, join.c and shards.c.
  *
- * Each aggregator of the job has sockets, a window and an epoch of its own; chunk q of a stream is
- * sent to number q mod shards (<thc/wire/route.h>).
+ * Each aggregator of the job has sockets, a window and an epoch of its own; chunk q of a stream
+ * goes to number q mod shards (<thc/wire/route.h>).
  */
 #ifndef LIBTHC_TRANSPORT_UDP_H
 #define LIBTHC_TRANSPORT_UDP_H
@@ -47,19 +47,19 @@ void thc_udp_leave(struct thc_transport *t);
 
 /* shards.c: -ENOMEM, or room for @count aggregators, of which the new ones have no sockets. */
 int thc_shards_grow(struct thc_udp *u, uint32_t count);
-/* Their sockets are closed; wipes their keys. */
+/* Frees all aggregators, whose sockets are closed, and wipes their keys. */
 void thc_shards_free(struct thc_udp *u);
 /* Closes all but number 0. */
 void thc_shards_only_first(struct thc_udp *u);
-/* Room for the flights of all, by client.spec; -ENOMEM */
+/* Allocates the flights of all aggregators, by client.spec; -ENOMEM */
 int thc_shards_fill(struct thc_udp *u);
-/* Frees it. */
+/* Frees all flights. */
 void thc_shards_empty(struct thc_udp *u);
-/* Chunks that have numbers may be sent. */
+/* Lets the senders send all numbered chunks. */
 void thc_shards_reserve(struct thc_udp *u);
 /* The sockets of all aggregators, as thc_transport_ops.poll. */
 unsigned int thc_shards_poll(const struct thc_transport *t, struct pollfd *fds);
-/* A call of @p's sockets has returned @n; the network may have complained. */
+/* Notes errors after a call of @p's sockets has returned @n; the network may have reported one. */
 void thc_peer_returned(struct thc_peer *p, int n);
 /* Counts a packet that was dropped for @why; THC_DROP_NONE: none was. */
 void thc_shards_dropped(struct thc_udp *u, enum thc_drop_reason why);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * The sockets of a client: one for requests and answers to this rank, one
- * for answers to the group. Packets leave in batches (UDP segmentation
- * offload where runs go to one port) and arrive in batches. Nothing here
- * knows what a packet means.
+ * The sockets of a client: one for requests and for answers to this rank, one for answers to the
+ * group. Packets leave in batches (UDP segmentation offload for runs to one port) and arrive in
+ * batches. The contents of packets do not matter here.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -31,7 +30,7 @@
 		.unicast = -1, .group = -1, .gso = true, .answers_max = ~0U \
 	}
 
-/* Room for a window of answers; a plain user gets what net.core.rmem_max allows. */
+/* Sets room for a window of answers; without CAP_NET_ADMIN it is at most net.core.rmem_max. */
 static void want_receive_buffer(struct thc_sockets *l, int fd)
 {
 	int bytes = (int)(2 * THC_SLOTS_MAX / 4 * THC_ANSWER_TRUESIZE), got = 0;
@@ -44,8 +43,8 @@ static void want_receive_buffer(struct thc_sockets *l, int fd)
 		l->answers_max = (uint32_t)got / THC_ANSWER_TRUESIZE;
 }
 
-/* ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's TTL,
- * packets of one flow coalesced. Without one of these packets still pass.
+/* Sets options: ECN-capable, errors reported, zero checksums over IPv6 accepted, the protocol's
+ * TTL, packets of one flow coalesced. Packets pass even if one option fails.
  */
 static void set_options(struct thc_sockets *l, int fd)
 {
@@ -125,7 +124,7 @@ void thc_sockets_leave_group(struct thc_sockets *l)
 	l->group = -1;
 }
 
-/* For packets of all senders, where the kernel has no filters. */
+/* Joins the group for packets of all senders, where the kernel has no source filters. */
 static int join_for_all(const struct thc_sockets *l, const struct sockaddr_storage *group)
 {
 	const struct sockaddr_in6 *in6 = (const void *)group;
@@ -139,8 +138,8 @@ static int join_for_all(const struct thc_sockets *l, const struct sockaddr_stora
 		       setsockopt(l->group, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &m6, sizeof(m6));
 }
 
-/* For packets of the aggregator alone: the kernel drops what others send to the group. One
- * that has no such filters says ENOPROTOOPT.
+/* Joins the group for packets of the aggregator alone: the kernel drops those of others. A kernel
+ * without source filters returns ENOPROTOOPT.
  */
 static int become_member(const struct thc_sockets *l)
 {
@@ -159,8 +158,8 @@ static int become_member(const struct thc_sockets *l)
 	return error ? -errno : 0;
 }
 
-/* Opens the group socket once, and anew for another group; an error is not
- * fatal: the job then answers by fanout, since nobody is heard on the group.
+/* Opens the group socket once, and again for another group. An error is not fatal: the job then
+ * answers by fanout, since this rank does not say HEARD.
  */
 int thc_sockets_join_group(struct thc_sockets *l, const struct thc_end *group)
 {
@@ -316,7 +315,7 @@ int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsi
 
 /* --- receiving ------------------------------------------------------------ */
 
-/* Room for what the kernel says about a datagram. */
+/* Room for the kernel's control data of a datagram. */
 union rx_control {
 	struct cmsghdr	align;
 	char		bytes[CMSG_SPACE(sizeof(int)) * 2];
@@ -398,8 +397,8 @@ int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc
 	n = recvmmsg(fd, msg, batch, MSG_DONTWAIT, NULL);
 	if (n < 0) {
 		n = -errno;
-		/* poll() may be about an error that nobody has been told of: sendmmsg() keeps to
-		 * itself one of a later message of its batch
+		/* poll() may have reported an error that no call has returned: sendmmsg() does not
+		 * return the error of a later message of its batch
 		 */
 		if (thc_complaints_read(fd, &l->way, &l->complaint) || is_busy(n))
 			return 0;

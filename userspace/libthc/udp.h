@@ -28,14 +28,14 @@
 #define THC_ANSWER_TRUESIZE	4608
 /**
  * struct thc_sockets - the sockets of a client
- * @unicast: requests out, answers to this rank in
- * @group: answers to all ranks in, -1 without a group
- * @way: its local address is what @unicast is bound to
- * @group_at: what @group is bound to
- * @gso: the kernel segments UDP for us
+ * @unicast: for requests, and for answers to this rank
+ * @group: for answers to all ranks, -1 without a group
+ * @way: way to the aggregator; its local address is that of @unicast
+ * @group_at: address of @group
+ * @gso: the kernel segments UDP super-packets
  * @answers_max: answers the sockets have room for
  * @foreign: packets from other hosts than the aggregator, which were dropped
- * @complaint: errno of the network's last complaint about packets to the aggregator, 0: none
+ * @complaint: errno of the network's last error about packets to the aggregator, 0: none
  */
 struct thc_sockets {
 	int			unicast;
@@ -56,7 +56,7 @@ struct thc_outgoing {
 };
 
 int thc_sockets_open(struct thc_sockets *l, const struct thc_client_options *o);
-/* To another aggregator of the job, at @to, as @first was opened. */
+/* Opens sockets to another aggregator of the job, at @to, with the options of @first. */
 int thc_sockets_open_beside(struct thc_sockets *l, const struct thc_sockets *first,
 			    const struct thc_end *to);
 void thc_sockets_close(struct thc_sockets *l);
@@ -65,11 +65,11 @@ void thc_sockets_leave_group(struct thc_sockets *l);
 /* Sends all of @out; returns packets the kernel took or -errno. */
 int thc_sockets_send(struct thc_sockets *l, const struct thc_outgoing *out, unsigned int count,
 		     uint64_t *calls);
-/* @h: of a packet of @bytes, header included. */
+/* Handles a packet of @bytes, header included. */
 typedef void thc_sockets_each(void *ctx, struct thc_hdr *h, unsigned int bytes,
 			      struct thc_origin from);
-/* Reads into @rx, without blocking, what one call gets from @fd; @each sees those that came
- * from the aggregator. Returns datagrams read or -errno.
+/* Reads into @rx, without blocking, the datagrams that one call gets from @fd, and calls @each for
+ * packets from the aggregator. Returns the number of datagrams or -errno.
  */
 int thc_sockets_receive(struct thc_sockets *l, int fd, struct thc_buffer rx, thc_sockets_each *each,
 			void *ctx, uint64_t *calls);
