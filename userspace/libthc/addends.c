@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* Values on their way: groups, a ring of packets, lanes of ADD and back. */
+/* Values to lanes of ADD, and back: groups, and a ring of packets. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -16,12 +16,12 @@
 #include "sparse.h"
 #include "addends.h"
 
-/* Places of a ring, if the budget has no room for more: a block of the most limbs, with what other
- * blocks have of its first group and its last one. Even.
+/* Least places of a ring: a block of the most limbs, with the other blocks' values in its first and
+ * its last group. Even.
  */
 #define RING_LEAST(a)	((THC_SCALE_BLOCK / (a)->each + 2) * (is_exact(a) ? THC_LIMBS_MAX : 1))
 
-/* A block behind what is left of the one before. */
+/* Room for a block behind the rest of the one before. */
 #define PACKED(a)	((a)->each + THC_SCALE_BLOCK + THC_PACK_SLACK)
 
 static bool is_exact(const struct thc_addends *a)
@@ -29,7 +29,7 @@ static bool is_exact(const struct thc_addends *a)
 	return a->digits.exact;
 }
 
-/* How many chunks there are follows from answers. */
+/* Does the number of chunks follow from answers? */
 static bool is_open(const struct thc_addends *a)
 {
 	return is_exact(a) || a->index;
@@ -60,7 +60,7 @@ const float *thc_addends_load(const struct thc_addends *a, const struct thc_requ
 	return a->loaded;
 }
 
-/* What is sent of them. */
+/* The values that are sent, of those that thc_addends_load() would load. */
 static const float *source_of(const struct thc_addends *a, const struct thc_request *r,
 			      uint32_t block, size_t skip, size_t n)
 {
@@ -73,11 +73,11 @@ static unsigned int limbs_of(const struct thc_addends *a, uint32_t block)
 {
 	unsigned int limbs = thc_digits_count(&a->digits, a->scales->of[block]);
 
-	/* a union that has coordinates of a block whose values are zero is none of true ranks */
+	/* honest ranks have no union with coordinates of a block of zeros */
 	return !limbs && a->index ? 1 : limbs;
 }
 
-/* Groups of @r, at most. */
+/* Most groups of @r. */
 static uint32_t most_groups(const struct thc_addends *a, const struct thc_request *r)
 {
 	return (uint32_t)((r->count + a->each - 1) / a->each);
@@ -126,7 +126,7 @@ void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, str
 		a->packets = thc_lay(l, a->ring * THC_ANSWER_BYTES);
 }
 
-/* What is in the recycled buffer. */
+/* Lays out the recycled buffer. */
 static void lay_out_buffer(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l)
 {
 	/* the program's arrays of rows do not change */
@@ -137,7 +137,7 @@ static void lay_out_buffer(struct thc_addends *a, const struct thc_request *r, s
 	thc_own_place(&a->own, thc_lay(l, thc_own_bytes(&a->own)));
 }
 
-/* Bytes of both. */
+/* Bytes of buffer and arrays. */
 static size_t bytes_of(struct thc_addends *a, struct thc_request *r, struct thc_layout *buffer,
 		       struct thc_layout *arrays,
 		       void (*lay_out)(struct thc_request *r, struct thc_layout *l))
@@ -153,8 +153,8 @@ static size_t rest_of(size_t bytes, size_t used)
 	return bytes > used ? bytes - used : 0;
 }
 
-/* Room for what is in flight to all aggregators and as much again, but no more than the bucket can
- * have, nor than @left bytes.
+/* Places of a ring: twice the chunks in flight to all aggregators, but no more than the bucket can
+ * have, nor than fit into @left bytes.
  */
 static uint32_t ring_of(const struct thc_addends *a, const struct thc_request *r, size_t left)
 {
@@ -177,12 +177,12 @@ int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct th
 	size_t left = thc_budget_left(r->client), used;
 	struct thc_layout buffer, arrays;
 
-	/* and what rounding to cache lines adds to a ring */
+	/* including what rounding to cache lines adds to a ring */
 	used = bytes_of(a, r, &buffer, &arrays, lay_out) + growth + 2 * 64;
 	a->ring = ring_of(a, r, rest_of(left, used));
-	/* The bits of a bucket of which a fraction is sent lack values that are sent where others
-	 * have some. Own values are no more than the bucket's part of the budget, since other
-	 * buckets may be on their way.
+	/* Own values cannot serve a bucket of which a fraction is sent: its bits lack values that
+	 * are sent because other ranks have some. Own values get no more than the bucket's part of
+	 * the budget, since other buckets may be in progress.
 	 */
 	if (a->index && !a->source) {
 		used = bytes_of(a, r, &buffer, &arrays, lay_out) + growth;
@@ -211,8 +211,8 @@ struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r,
 
 /* --- groups --------------------------------------------------------------- */
 
-/* Values of one block that are in one group: @n of them, @skip of the block are before them, @at of
- * the group.
+/* Values of one block in one group: @n of them, after @skip others of the block and @at of the
+ * group.
  */
 struct piece {
 	uint32_t block;
@@ -234,7 +234,7 @@ static struct piece first_piece(const struct thc_addends *a, const struct thc_gr
 	return p;
 }
 
-/* False: @p was the group's last one. */
+/* Advances @p; false: it was the group's last piece. */
 static bool next_piece(const struct thc_addends *a, struct piece *p)
 {
 	p->at += p->n;
@@ -297,7 +297,7 @@ static void swap_lanes(void *lanes, unsigned int width)
 #endif
 }
 
-/* The bits of @block's coordinates that have values; how many words of them. */
+/* Writes the bits of @block's coordinates with values to a->set; returns the number of words. */
 static size_t bits_of(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
 {
 	size_t count = thc_addends_count(r, block), words = (count + 31) / 32;
@@ -312,14 +312,14 @@ static size_t bits_of(const struct thc_addends *a, const struct thc_request *r, 
 	return words;
 }
 
-/* Only values that the block has change in the caller's buffer. */
+/* Do only the index's values of @block change in the caller's buffer? */
 static bool is_scattered(const struct thc_addends *a, const struct thc_request *r, uint32_t block)
 {
 	return a->index && r->dtype == THC_FP32 && !a->whole[block] &&
 	       a->there[block] < thc_addends_count(r, block);
 }
 
-/* What undo goes back to; @packed: the values that the block has, where they alone change. */
+/* Keeps the values of @block for undo; @packed: the index's values, where they alone change. */
 static void keep_block(struct thc_addends *a, const struct thc_request *r, uint32_t block,
 		       const float *packed)
 {
@@ -354,7 +354,7 @@ static void pack_block(struct thc_addends *a, const struct thc_request *r)
 	keep_block(a, r, block, to);
 }
 
-/* Packs blocks until there are as many values as the group that is made has. */
+/* Packs blocks until the group being made has all its values. */
 static void pack_group(struct thc_addends *a, const struct thc_request *r)
 {
 	uint32_t left = a->packed_to - a->packed_from;
@@ -394,7 +394,7 @@ static void make_chunk(struct thc_addends *a, struct thc_request *r)
 	thc_pipeline_ready(p, p->ready);
 }
 
-/* Chunks before this one have their sum, and nobody needs it any more. */
+/* The first chunk that is still needed: earlier ones have landed. */
 static uint32_t done_with(const struct thc_addends *a)
 {
 	return a->landing < a->groups ? a->group[a->landing].chunk : a->chunks;
@@ -438,7 +438,7 @@ static void means_of(const struct thc_addends *a, const struct thc_request *r, u
 	thc_digits_means(&a->digits, digit, n, a->scales->of[block], means);
 }
 
-/* All groups of the block that lands next have their sums. */
+/* Have all groups of the next block to land their sums? */
 static bool may_land(const struct thc_addends *a)
 {
 	uint32_t end = a->at + a->there[a->landed], group;
@@ -468,7 +468,7 @@ static void store_block(const struct thc_addends *a, const struct thc_request *r
 	}
 }
 
-/* What was sent of @block is no rest any more. */
+/* Zeroes the values of @block that were sent, which are no longer lost. */
 static void clear_source(const struct thc_addends *a, const struct thc_request *r, uint32_t block,
 			 size_t words)
 {
@@ -485,12 +485,12 @@ static void clear_source(const struct thc_addends *a, const struct thc_request *
 static void land_block(struct thc_addends *a, struct thc_request *r)
 {
 	uint32_t block = a->landed++, landed = 0, n;
-	/* of a->set, which has the block's bits from here on */
+	/* number of words in a->set, which holds the block's bits from here on */
 	size_t words = a->index && a->there[block] ? bits_of(a, r, block) : 0;
 
 	if (!a->index)
 		keep_block(a, r, block, NULL);
-	else if (a->packing == block)	/* it has no values, so no group needed it */
+	else if (a->packing == block)	/* a block without values is in no group */
 		pack_block(a, r);
 	for (; landed < a->there[block]; landed += n) {
 		n = least(a->there[block] - landed, a->each - a->at);
@@ -515,14 +515,14 @@ static void land_blocks(struct thc_addends *a, struct thc_request *r)
 		land_block(a, r);
 }
 
-/* It is known which values the next block has. */
+/* Does the known part of the index cover the next block? */
 static bool is_indexed(const struct thc_addends *a, const struct thc_request *r)
 {
 	return !a->index || thc_index_known(a->index) >= (size_t)a->block * THC_SCALE_BLOCK +
 								 thc_addends_count(r, a->block);
 }
 
-/* The values of the next block. */
+/* Number of values of the next block. */
 static uint32_t how_many(struct thc_addends *a, const struct thc_request *r)
 {
 	size_t count = thc_addends_count(r, a->block);
@@ -554,7 +554,7 @@ void thc_addends_size(struct thc_addends *a, struct thc_request *r)
 void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t chunk,
 			const uint8_t *lanes)
 {
-	/* as the loops want them, whatever lies before them in the answer */
+	/* aligned for the loops, whatever precedes them in the answer */
 	void *own = thc_phase_packet(&r->phases.phase[a->phase], chunk) + 1;
 
 	memcpy(own, lanes, THC_LANE_BYTES);

@@ -2,14 +2,14 @@
 /*
  * The values of a bucket as chunks of integers that are added (fixed.h), and sums as means.
  *
- * Values are those of all coordinates, in order, or of those that an index has: a block of which it
- * has more than seven tenths has all of them. Blocks of zeros have none if they are exact. A
- * group is as many values as a chunk has lanes. Fixed point has a chunk a group; exact values have
- * as many as the block of the group that has the most limbs, one behind the other, lowest digit
- * first. So how many chunks there are is known as far as scales and index are.
+ * The values sent are those of all coordinates, in order, or those that an index has. A block of
+ * which the index has more than seven tenths is sent whole. A block of zeros has no exact values. A
+ * group is as many values as a chunk has lanes. In fixed point a group is one chunk. Exact values
+ * of a group have as many chunks as its block with the most limbs, one behind the other, the lowest
+ * digit first. So the number of chunks is known as far as scales and index are.
  *
- * Packets are in a ring. A sum waits where the payload was until its whole block can be had: blocks
- * go into the caller's buffer one after the other.
+ * Packets are in a ring. A sum stays in the place of its payload until its whole block is there:
+ * blocks go into the caller's buffer in order.
  */
 #ifndef LIBTHC_ADDENDS_H
 #define LIBTHC_ADDENDS_H
@@ -27,10 +27,10 @@
 
 /**
  * struct thc_group - as many values as a chunk has lanes, fewer in the last one
- * @block, @skip: whose its first value is, and how many of that block are before it
- * @chunk: its first one
- * @limbs: its chunks
- * @summed: how many of them have their sum
+ * @block, @skip: block of its first value, and number of that block's values before it
+ * @chunk: number of its first chunk
+ * @limbs: number of its chunks
+ * @summed: number of its chunks that have their sum
  */
 struct thc_group {
 	uint32_t	block;
@@ -41,28 +41,28 @@ struct thc_group {
 };
 
 /**
- * struct thc_addends - the values of a bucket on their way
- * @scales: of their blocks
- * @index: NULL: values are those of all coordinates
- * @phase: number of theirs
- * @digits: how values are lanes
+ * struct thc_addends - the values of a bucket in progress
+ * @scales: scales of the bucket's blocks
+ * @index: NULL: all coordinates have values
+ * @phase: number of their phase
+ * @digits: how values become lanes
  * @each: values of a group
- * @there: by block: its values
- * @group: @groups of them are whole, the next one has @filled values of blocks before @block
- * @chunks: of the whole groups
- * @found: coordinates that the index has
- * @ring: places of @packets; @group_of: by place: whose the chunk there is
- * @making, @limb: chunk that is made next
- * @landed: blocks whose means are in the caller's buffer; @before: what those had, and some more,
- *	@kept values: all of a block, or of one that is not @whole those that it has, since its
- *	others are +0 and stay; NULL: of rows
- * @landing, @at: group and value of it that the next block begins with
- * @source: the values, as fp32, and what was sent of them is zero then; NULL: the caller's buffer.
- *	It is set before memory is allocated
- * @own: this rank's values by themselves, if whoever looked at the bucket kept them
+ * @there: by block: number of its values
+ * @group: @groups complete ones, and one with @filled values of blocks before @block
+ * @chunks: number of chunks in complete groups
+ * @found: number of coordinates that the index has
+ * @ring: places of @packets; @group_of: by place: the group of its chunk
+ * @making, @limb: group and limb of the next chunk to make
+ * @landed: number of blocks whose means are in the caller's buffer; @before: old values of these
+ *	blocks, and some more, @kept values: all of a block, or, of one that is not @whole, those
+ *	that the index has, since its others are +0 and stay; NULL: of rows
+ * @landing, @at: group, and value of it, with which the next block begins
+ * @source: the values, as fp32, which are zeroed when they are sent; NULL: the caller's buffer. Set
+ *	before memory is allocated
+ * @own: this rank's values by themselves, if the pass over the bucket kept them
  * @loaded, @means: room for a block of values
- * @packed: values of groups from @making on: @packed_to of them, of blocks before @packing; the
- *	group's are @packed_from there. @set, @dense: room for a block. All with an index alone
+ * @packed: values of groups from @making on: @packed_to values, of blocks before @packing; the
+ *	group's begin at @packed_from. @set, @dense: room for a block. Used with an index alone
  */
 struct thc_addends {
 	const struct thc_sparse_ops *sparse;
@@ -103,15 +103,15 @@ struct thc_addends {
 
 /* How floats of @r are sent. */
 struct thc_digits thc_addends_digits(const struct thc_request *r);
-/* Of @r's buffer, as it is. @index: NULL, or it has this rank's bits, and stays. */
+/* Begins with @r's buffer. @index: NULL, or an index with this rank's bits, which outlives @a. */
 void thc_addends_init(struct thc_addends *a, const struct thc_request *r,
 		      const struct thc_scales *scales, const struct thc_index *index);
 void thc_addends_lay_out(struct thc_addends *a, const struct thc_request *r, struct thc_layout *l);
-/* Memory for @r, @taken of it, by @lay_out, which lays out values, too. -ENOMEM. */
+/* Allocates memory for @r to @taken, laid out by @lay_out, which lays out values, too. -ENOMEM. */
 int thc_addends_allocate(struct thc_request *r, struct thc_addends *a, struct thc_taken *taken,
 			 size_t growth,
 			 void (*lay_out)(struct thc_request *r, struct thc_layout *l));
-/* Their phase, number @phase of @r. */
+/* The phase of the values, number @phase of @r. */
 struct thc_phase thc_addends_phase(struct thc_addends *a, struct thc_request *r,
 				   unsigned int phase);
 /* Coordinates of @block that the bucket has, and where they are in the caller's buffer. */
@@ -122,14 +122,14 @@ uint8_t *thc_addends_of(const struct thc_request *r, uint32_t block);
  */
 const float *thc_addends_load(const struct thc_addends *a, const struct thc_request *r,
 			      uint32_t block, size_t skip, size_t n);
-/* What is known of scales and index says which chunks there are. */
+/* Finds all chunks that follow from the known scales and index. */
 void thc_addends_size(struct thc_addends *a, struct thc_request *r);
-/* Makes chunks, a slice of them at most; false: none can be made now. */
+/* Makes chunks, at most a slice; false: none can be made now. */
 bool thc_addends_make(struct thc_addends *a, struct thc_request *r);
 /* The sum of chunk @chunk. */
 void thc_addends_answer(struct thc_addends *a, struct thc_request *r, uint32_t chunk,
 			const uint8_t *lanes);
-/* The caller's buffer is what it was. */
+/* Restores the caller's buffer. */
 void thc_addends_undo(const struct thc_addends *a, const struct thc_request *r);
 
 #endif /* LIBTHC_ADDENDS_H */

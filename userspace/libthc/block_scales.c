@@ -19,7 +19,7 @@ size_t thc_slice_blocks(const struct thc_block_scales *s, size_t first)
 	return s->slice < s->blocks - first ? s->slice : s->blocks - first;
 }
 
-/* What the caller gave, and has kept. */
+/* The caller's values, and the error memory for them. */
 static struct thc_values given(const struct thc_request *r, size_t start, size_t count)
 {
 	return (struct thc_values){
@@ -51,9 +51,9 @@ static size_t floats_of(const struct thc_block_scales *s, size_t blocks)
 	return blocks * thc_codec_scales(s->codec);
 }
 
-/* With as much for each aggregator as one alone would get at a time: many small batches cost the
- * kernels of all hosts more. No more than a quarter of a bucket, so that some is on its way while
- * the rest is computed.
+/* Blocks of a slice. Each aggregator gets as much at a time as one alone would: many small batches
+ * cost the kernels of all hosts more. A slice is at most a quarter of a bucket, so that some blocks
+ * travel while the rest is computed.
  */
 static size_t slice_of(const struct thc_request *r, const struct thc_codec *codec)
 {
@@ -101,7 +101,7 @@ struct thc_blocks thc_block_at(const struct thc_block_scales *s, const struct th
 	};
 }
 
-/* For a bucket that is not finite nothing is sent, and the agreement tells the others. */
+/* Nothing is sent of a bucket that is not finite; the agreement tells the other ranks. */
 bool thc_block_scales_measure(struct thc_block_scales *s, struct thc_request *r)
 {
 	size_t first = s->measured, blocks = thc_slice_blocks(s, first), bad = 0;
@@ -123,7 +123,7 @@ bool thc_block_scales_measure(struct thc_block_scales *s, struct thc_request *r)
 	return true;
 }
 
-/* What MAX orders as it orders @scale: norms are not negative, and as they are. */
+/* A number that MAX orders like @scale: norms are not negative, so their bits do. */
 static uint32_t lane_of(const struct thc_block_scales *s, float scale)
 {
 	uint32_t bits = thc_float_bits(scale);

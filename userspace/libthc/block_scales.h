@@ -16,15 +16,15 @@
 struct thc_request;
 
 /**
- * struct thc_block_scales - those of a bucket
- * @codec: says what they are
- * @blocks: of the bucket
- * @slice: that are computed between two looks at the sockets
- * @chunks: their packets
- * @of: of each block, thc_codec_scales(); own ones, replaced by the agreed maxima
+ * struct thc_block_scales - the scales of a bucket
+ * @codec: knows the kind of scales
+ * @blocks: number of the bucket's blocks
+ * @slice: blocks that are computed between two looks at the sockets
+ * @chunks: number of packets
+ * @of: thc_codec_scales() of each block; this rank's, replaced by the agreed maxima
  * @packets: THC_ANSWER_BYTES each
  * @came: by packet: its maxima are in @of
- * @measured: blocks whose own scales are known
+ * @measured: number of blocks whose own scales are known
  */
 struct thc_block_scales {
 	const struct thc_codec	*codec;
@@ -37,8 +37,8 @@ struct thc_block_scales {
 	size_t			measured;
 };
 
-/* A slice of blocks as it is compressed. With an error memory that is what was measured, which is
- * kept where what compression loses will be.
+/* A slice of blocks to compress. With an error memory the values are those that were measured,
+ * which are kept in the memory until compression puts its losses there.
  */
 struct thc_slice {
 	struct thc_values	values;
@@ -50,22 +50,24 @@ size_t thc_slice_blocks(const struct thc_block_scales *s, size_t first);
 struct thc_slice thc_slice_of(const struct thc_request *r, const struct thc_codec *c, size_t first,
 			      size_t blocks);
 
-/* Of @r. */
+/* For the bucket of @r. */
 void thc_block_scales_init(struct thc_block_scales *s, const struct thc_request *r,
 			   const struct thc_codec *codec);
 void thc_block_scales_lay_out(struct thc_block_scales *s, struct thc_layout *l);
-/* Their phase, of @r. */
+/* The phase of scales in @r. */
 struct thc_phase thc_block_scales_phase(const struct thc_block_scales *s, struct thc_request *r);
 /* Block @block of @r alone, as this rank quantises it. */
 struct thc_blocks thc_block_at(const struct thc_block_scales *s, const struct thc_request *r,
 			       size_t block);
-/* Measures a slice; false: there is none left. Says in @r whether they are known, or why not. */
+/* Measures a slice; false: there is none left. Tells @r when all scales are known, or why they
+ * cannot be.
+ */
 bool thc_block_scales_measure(struct thc_block_scales *s, struct thc_request *r);
 /* All chunks of @p, which are numbered, are ready then. */
 void thc_block_scales_send(const struct thc_block_scales *s, struct thc_phase *p);
 /* The lanes of chunk @index. */
 void thc_block_scales_answer(struct thc_block_scales *s, uint32_t index, const uint8_t *lanes);
-/* Are those of @blocks blocks from @first on agreed? */
+/* Are the scales of @blocks blocks from @first on agreed? */
 bool thc_block_scales_known(const struct thc_block_scales *s, size_t first, size_t blocks);
 
 #endif /* LIBTHC_BLOCK_SCALES_H */

@@ -6,7 +6,7 @@
 
 #include "history.h"
 
-/* Bits of a packet: an index whose level has no more gains nothing by another one above it. */
+/* Bits of a packet: a level of at most this many gains nothing by another level above it. */
 #define CHUNK_BITS	(8 * THC_LANE_BYTES)
 /* Unions of this density and denser ones have an index of one level, of two. */
 #define ONE_LEVEL	250000
@@ -38,7 +38,7 @@ static struct thc_habit *new_habit(struct thc_client *c, struct thc_history *h, 
 
 static void learn(struct thc_habit *habit, int32_t density)
 {
-	/* rows have an index all the same */
+	/* rows have an index in any case */
 	habit->rest -= habit->rest > 0;
 	if (density == THC_DENSITY_UNKNOWN)
 		return;
@@ -64,7 +64,7 @@ static void learn_until(struct thc_history *h, uint64_t end)
 		first = h->notes > 1 && h->note[1].round < h->note[0].round;
 		if (h->note[first].round >= end)
 			return;
-		/* whoever noted has begun before, so there is one */
+		/* the note's round has begun, so the habit exists */
 		habit = habit_of(h, h->note[first].key);
 		if (habit)
 			learn(habit, h->note[first].density);

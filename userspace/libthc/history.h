@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * What the index of a key's next bucket is, by how dense the unions of earlier ones were.
+ * Choice of an index for a key's next bucket, by the density of its earlier unions.
  *
  * All ranks must choose alike, so the choice for round r follows from the unions of rounds up to
- * r - 2 of the epoch alone, all of which are over when r begins; round r - 1 may be over on one
- * rank and not on another. Rounds count in their order, whichever ended first.
+ * r - 2 of the epoch alone, all of which are over when r begins; round r - 1 may be over on some
+ * ranks only. Rounds count in their order, whichever ended first.
  */
 #ifndef LIBTHC_HISTORY_H
 #define LIBTHC_HISTORY_H
@@ -19,13 +19,13 @@ struct thc_client;
 
 /* Densities are in parts of this. */
 #define THC_DENSITY_ONE		1000000
-/* One that a bucket without an index has. */
+/* The density of a bucket without an index. */
 #define THC_DENSITY_UNKNOWN	(-1)
-/* A union is full above the first, and no more below the second. */
+/* A union becomes full above the first, and ceases to be full below the second. */
 #define THC_DENSITY_FULL	700000
 #define THC_DENSITY_THINNER	600000
-/* So many full unions, and a key goes so many rounds without an index. Then one more that is full
- * is enough.
+/* After THC_FULL_ROUNDS full unions a key goes without an index for THC_REST_ROUNDS. After these,
+ * one more full union is enough.
  */
 #define THC_FULL_ROUNDS		8
 #define THC_REST_ROUNDS		64
@@ -52,9 +52,9 @@ struct thc_note {
 };
 
 /**
- * struct thc_history - of a client
+ * struct thc_history - the history of a client
  * @habits: @count struct thc_habit
- * @note: of rounds that are not in @habits yet, @notes of them
+ * @note: @notes rounds that are not in @habits yet
  */
 struct thc_history {
 	struct thc_buffer	habits;
@@ -63,7 +63,7 @@ struct thc_history {
 	unsigned int		notes;
 };
 
-/* What rounds before tell of @key's bucket in @round, until the next call; NULL: -ENOMEM. */
+/* The history of @key before @round, valid until the next call; NULL: -ENOMEM. */
 const struct thc_habit *thc_history_begin(struct thc_client *c, struct thc_history *h, uint64_t key,
 					  uint64_t round);
 /* The levels of its index, of @items. */

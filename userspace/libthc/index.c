@@ -124,7 +124,7 @@ static void search(struct thc_index *x, unsigned int at)
 	for (; l->searched < above->known; l->searched++, l->found += n) {
 		bits = above->word[l->searched];
 		n = thc_bits_count(&bits, 1);
-		/* of the chunk before */
+		/* words that belong to the chunk before */
 		left = (THC_INDEX_CHUNK - l->found % THC_INDEX_CHUNK) % THC_INDEX_CHUNK;
 		if (left >= n)
 			continue;
@@ -135,13 +135,13 @@ static void search(struct thc_index *x, unsigned int at)
 	}
 }
 
-/* All words that are sent are found. */
+/* Have all words that are sent been found? */
 static bool is_whole(const struct thc_index *x, unsigned int at)
 {
 	return is_top(x, at) || x->level[at].searched == x->level[at + 1].words;
 }
 
-/* Answers have come for all chunks up to here; what of the level is known by that. */
+/* Advances the known part of a level over all chunks that have their answers. */
 static void know(const struct thc_index *x, unsigned int at, struct thc_level *l)
 {
 	while (l->prefix < chunks_of(l->words) && l->came[l->prefix])
@@ -170,13 +170,13 @@ uint32_t thc_index_size(struct thc_index *x, unsigned int at, bool *all)
 	return *all ? chunks_of(l->found) : l->found / THC_INDEX_CHUNK;
 }
 
-/* Some words of a chunk: those of 32 in a row, from word @base on, that have a bit of @bits. */
+/* Some words of a chunk: of the 32 words from @base on, those that have a bit of @bits. */
 struct run {
 	uint32_t base;
 	uint32_t bits;
 };
 
-/* Up to which word it is known what is sent. */
+/* The word up to which the words to send are known. */
 static uint32_t known_to(const struct thc_index *x, unsigned int at)
 {
 	return is_top(x, at) ? x->level[at].words : 32 * x->level[at + 1].known;
@@ -192,7 +192,7 @@ static uint32_t sent_of(const struct thc_index *x, unsigned int at, uint32_t bas
 	return left < 32 ? (1U << left) - 1 : UINT32_MAX;
 }
 
-/* The next one, from word @base on; of no bits: there is none. */
+/* The next run from word @base on; no bits: there is none. */
 static struct run run_from(const struct thc_index *x, unsigned int at, uint32_t base)
 {
 	struct run r = { .base = base };
@@ -217,8 +217,8 @@ static struct run first_run(const struct thc_index *x, unsigned int at, uint32_t
 /* What a chunk's words need, and what the loops of sparse.h may write behind them. */
 #define RUNS_ROOM	(THC_INDEX_CHUNK + 32 + THC_PACK_SLACK)
 
-/* The words of chunk @chunk, one behind the other, to @to, RUNS_ROOM of them; how many. Behind them
- * are those of the same run that are the next chunk's.
+/* Collects the words of chunk @chunk, one behind the other, to @to, with RUNS_ROOM words; returns
+ * their number. The next chunk's words of the last run follow them.
  */
 static uint32_t collect(const struct thc_index *x, unsigned int at, uint32_t chunk, uint32_t *to)
 {
@@ -232,8 +232,8 @@ static uint32_t collect(const struct thc_index *x, unsigned int at, uint32_t chu
 	return n < THC_INDEX_CHUNK ? n : THC_INDEX_CHUNK;
 }
 
-/* Words of chunk @chunk, from @from, to where they belong. Of the last run there may be more than
- * the chunk's: collect() has found them there.
+/* Distributes the words of chunk @chunk, from @from, to their places. Other words of the last run
+ * keep the values that collect() has found.
  */
 static void spread(const struct thc_index *x, unsigned int at, uint32_t chunk, const uint32_t *from,
 		   uint32_t n)
@@ -285,7 +285,7 @@ size_t thc_index_known(const struct thc_index *x)
 	return known < x->count ? known : x->count;
 }
 
-/* Each bit, 2^@grain_log2 times. */
+/* Repeats each bit 2^@grain_log2 times. */
 static uint32_t widened(uint32_t bits, unsigned int grain_log2)
 {
 	const uint32_t one = (1U << (1U << grain_log2)) - 1;
@@ -296,7 +296,7 @@ static uint32_t widened(uint32_t bits, unsigned int grain_log2)
 	return out;
 }
 
-/* Of items that are more than one. */
+/* A word of 32 coordinates, for items of more than one. */
 static uint32_t coordinates(const struct thc_index *x, size_t word)
 {
 	const unsigned int g = x->grain_log2;

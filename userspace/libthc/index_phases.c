@@ -16,7 +16,7 @@ static struct thc_phase *phase_of(const struct thc_index *x, struct thc_request 
 	return &r->phases.phase[first + x->levels - 1 - at];
 }
 
-/* Chunks that are known by now. */
+/* Sets the number of chunks that level @at is known to have. */
 static void size_level(struct thc_index *x, struct thc_request *r, unsigned int first,
 		       unsigned int at)
 {
@@ -73,7 +73,7 @@ void thc_index_phases_answer(struct thc_index *x, struct thc_request *r, unsigne
 	for (k = 0; k < chunks; k++)
 		if (!thc_index_answer(x, at, index + k, lanes + (size_t)k * THC_LANE_BYTES))
 			wrong_union(r);
-	/* a level of which nothing is sent is over as soon as the one above */
+	/* a level without chunks is over as soon as the level above it */
 	while (at--)
 		size_level(x, r, first, at);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* What this rank has of a sparse bucket. */
+/* This rank's values of a sparse bucket. */
 #include <string.h>
 
 #include "own.h"

@@ -16,10 +16,10 @@
 
 /**
  * struct thc_planes - the integers
- * @at: @planes arrays of @count digits, one behind the other: this rank's, then the sums
+ * @at: @planes arrays of @count digits, one behind the other: this rank's digits, later the sums
  * @width: bits of a lane; @each: lanes of a chunk
- * @chunks: of a plane
- * @packets: of all chunks
+ * @chunks: number of chunks in a plane
+ * @packets: packets of all chunks
  */
 struct thc_planes {
 	uint32_t	*at;
@@ -33,9 +33,9 @@ struct thc_planes {
 
 void thc_planes_init(struct thc_planes *p, size_t count, unsigned int planes, unsigned int width);
 void thc_planes_lay_out(struct thc_planes *p, struct thc_layout *l);
-/* Their phase, of @r, whose chunks are all known. */
+/* The phase of the planes in @r; all its chunks are known. */
 struct thc_phase thc_planes_phase(const struct thc_planes *p, struct thc_request *r);
-/* Makes chunks of @phase, a slice of them at most; false: none can be made now. */
+/* Makes chunks of @phase, at most a slice; false: none can be made now. */
 bool thc_planes_make(const struct thc_planes *p, struct thc_phase *phase);
 /* The sum of chunk @chunk: bits above a lane's are zero. */
 void thc_planes_answer(struct thc_planes *p, uint32_t chunk, const uint8_t *lanes);

@@ -7,7 +7,7 @@
 #include "codec.h"
 #include "codec_ops.h"
 
-/* No edge and no exponent is further from zero. */
+/* Bounds of edges, and of lambdas. */
 #define EDGE_MAX	(16 * 40)
 #define LAMBDA_MAX	(THC_EXPONENT_MAX + EDGE_MAX + 1)
 
@@ -21,7 +21,7 @@ static unsigned int rate_of(const struct thc_rate_class *c)
 	return c->bits + c->sum_width;
 }
 
-/* What a bit more saves, from class @a to class @b. */
+/* Error that one more bit saves, from class @a to class @b. */
 static double slope(const struct thc_rate *rate, unsigned int a, unsigned int b)
 {
 	const struct thc_rate_class *from = &rate->class[a], *to = &rate->class[b];
@@ -29,7 +29,7 @@ static double slope(const struct thc_rate *rate, unsigned int a, unsigned int b)
 	return ((double)from->cost - to->cost) / (rate_of(to) - rate_of(from));
 }
 
-/* Takes class @k as the last step, and what is then best for no norm out. */
+/* Appends class @k as the last step, and removes steps that are then best for no norm. */
 static void push(struct thc_rate *rate, unsigned int k)
 {
 	if (rate->steps && rate->class[rate->step[rate->steps - 1]].cost <= rate->class[k].cost)
@@ -90,7 +90,7 @@ static unsigned int class_of(const struct thc_rate *rate, int32_t exponent, int3
 		return 0;
 	while (k && exponent - lambda < rate->edge[k])
 		k--;
-	/* one that has been skipped for long comes back */
+	/* a block that was skipped for long comes back */
 	if (!rate->step[k] && due && rate->steps > 1)
 		k = 1;
 	return rate->step[k];
@@ -103,7 +103,7 @@ static const uint32_t sixteenth[16] = {
 	3611622603, 3771522796, 3938502376, 4112874773,
 };
 
-/* 2^((exponent - top) / 16), in parts of 2^32 at most; @top: the largest of them. */
+/* 2^((exponent - top) / 16), in units of 2^-32; @top: the largest exponent. */
 static uint64_t weight(int32_t exponent, int32_t top)
 {
 	uint32_t below = (uint32_t)(top - exponent), whole = (below + 15) / 16;
@@ -168,16 +168,16 @@ static int32_t top_of(const struct thc_rate_bins *bins)
 	return e;
 }
 
-/* Blocks that are looked at with several lambdas. */
+/* A search for a lambda over the blocks of a bucket. */
 struct search {
 	const struct thc_rate		*rate;
 	const struct thc_rate_goal	*goal;
 	const struct thc_rate_bins	*bins;
 	int32_t				top;
-	uint64_t			most;	/* of what the goal bounds */
+	uint64_t			most;	/* limit that the goal sets */
 };
 
-/* What a block of class @k adds to what the goal bounds. */
+/* Contribution of a block of class @k to the amount that the goal bounds. */
 static uint64_t price(const struct search *s, int32_t exponent, unsigned int k)
 {
 	const struct thc_rate_class *c = &s->rate->class[k];
@@ -215,7 +215,7 @@ static uint64_t weight_of_all(const struct search *s, const struct thc_rate_bins
 	return sum;
 }
 
-/* What @goal, of bits or of an error as that of @s, comes to. */
+/* The amount that @goal allows; it is of bits or of an error, as that of @s. */
 static uint64_t amount(const struct search *s, uint32_t goal)
 {
 	uint64_t all;
@@ -235,7 +235,7 @@ static struct search search_in(const struct thc_rate *rate, const struct thc_rat
 	s.most = amount(&s, goal->bits ? goal->bits : goal->error);
 	if (!goal->shared)
 		return s;
-	/* norms that have risen by much have more than their share, as much as was asked at most */
+	/* norms that have risen by much get more than their share, but at most what was asked */
 	given = price_of_all(&s, bins, goal->lambda + THC_RATE_RISE);
 	asked = amount(&s, goal->asked);
 	if (goal->bits) {
@@ -248,8 +248,8 @@ static struct search search_in(const struct thc_rate *rate, const struct thc_rat
 	return s;
 }
 
-/* The lambda nearest to one that would be too much: of bits the least, of an error the largest.
- * Where none is little enough, the one that is least.
+/* The lambda next to one that exceeds the goal: the least for bits, the largest for an error. If
+ * all exceed it, the one that exceeds it least.
  */
 static int32_t find_lambda(const struct search *s)
 {
@@ -266,7 +266,7 @@ static int32_t find_lambda(const struct search *s)
 	return good;
 }
 
-/* That which would be too much. */
+/* The next lambda, which exceeds the goal. */
 static int32_t next_lambda(const struct search *s, int32_t lambda)
 {
 	return s->goal->bits ? lambda - 1 : lambda + 1;
@@ -330,7 +330,7 @@ void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *go
 
 /* --- buckets that share a goal ----------------------------------------------- */
 
-/* @part of @whole, which is not less, in parts of @of; of nothing all. */
+/* @part as a fraction of @whole, in units of 1 / @of; all if @whole is zero. */
 static uint64_t parts(uint64_t part, uint64_t whole, uint32_t of)
 {
 	while (whole >> 43) {
@@ -346,7 +346,7 @@ static uint64_t fraction(uint64_t x, uint64_t of)
 	return (x >> 16) * of + ((x & 0xffff) * of >> 16);
 }
 
-/* By how much @sum is above @other. */
+/* The excess of @sum over @other. */
 static uint64_t above(uint64_t sum, uint64_t other)
 {
 	return sum > other ? sum - other : 0;
@@ -362,7 +362,7 @@ struct thc_rate_goal thc_rate_share(const struct thc_rate *rate, const struct th
 	uint64_t more = above(price_of_all(&s, all, next), sum);
 	struct thc_rate_goal goal = *asked;
 
-	/* what the next lambda would be too much for is for all alike */
+	/* all buckets get the same fraction of the next lambda's excess */
 	of = parts(left < more ? left : more, more, 1 << 16);
 	sum = price_of_all(&s, own, lambda);
 	sum += fraction(above(price_of_all(&s, own, next), sum), of);
@@ -373,7 +373,7 @@ struct thc_rate_goal thc_rate_share(const struct thc_rate *rate, const struct th
 		goal.bits = (uint32_t)(sum * 1000 / own->blocks);
 	else
 		goal.error = (uint32_t)parts(sum, weight_of_all(&s, own), 1000000);
-	/* 0 would be no goal */
+	/* 0 means no goal */
 	if (!goal.bits && !goal.error)
 		*(asked->bits ? &goal.bits : &goal.error) = 1;
 	return goal;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * Bits where they count: how many bits each block of a bucket is sent with, by its agreed norm.
+ * Rates: how many bits each block of a bucket gets, by its agreed norm.
  *
- * A class is a row of the job's tables, b bits up and w down, or nothing. A block of norm u takes
- * the class that makes u^2 cost + lambda (b + w) least, where cost is the class's expected error:
- * so with equal lambda no bit moved from one block to another lowers the error of the bucket. A
- * lambda is found that meets the goal, from this bucket's agreed norms: all ranks know these before
- * any of its data leaves. What a bucket of several aims at, shares.h says.
+ * A class is a row of the job's tables, b bits up and w down, or no bits. A block of norm u takes
+ * the class with the least u^2 cost + lambda (b + w), where cost is the class's expected error:
+ * with equal lambda, no bit that moved from one block to another would lower the error of the
+ * bucket. The lambda that meets the goal is found from this bucket's agreed norms, which all ranks
+ * know before any of its data leaves. The goal of a bucket in a group is in shares.h.
  *
- * Whatever ranks have to choose alike is done with integers. Squares of norms are their logarithms,
- * in sixteenths; how a float becomes one is not left to a mathematical library.
+ * Choices that all ranks must make alike use integers. Squares of norms are represented by their
+ * logarithms, in sixteenths; the conversion of a float to one does not use a mathematical library.
  *
  * Pure functions, tested by tests/unit/test_rate.c.
  */
@@ -25,11 +25,11 @@
 #define THC_RATE_CLASSES	(THC_RATE_BITS_MAX + 1)
 /* A block is skipped in fewer rounds of its key running than these. */
 #define THC_RATE_ROUNDS		8
-/* A bucket of several whose norms are more than so much larger than they were, in sixteenths of an
- * octave of their squares, has what the others' lambda gives the rest.
+/* Limit for a bucket of a group, in sixteenths of an octave of squares: if its norms have risen by
+ * more, the lambda of the other buckets chooses the bits of the rest.
  */
 #define THC_RATE_RISE		32
-/* Costs are in parts of this: a block that is not sent costs as much. */
+/* The unit of costs, which is the cost of a block that is not sent. */
 #define THC_RATE_ONE		(1U << 24)
 /* thc_rate_exponent() of norms that count: from THC_NORM_MIN, 2^-80, to THC_NORM_MAX, 2^112. */
 #define THC_EXPONENT_MIN	(-80 * 32)
@@ -37,11 +37,12 @@
 
 /**
  * struct thc_rate_class - a way to send a block
- * @bits, @sum_width: of a coordinate, up and down; 0, 0: not at all
- * @cost: expected squared error of the mean of equal gradients that are rounded independently, in
- *	parts of the squared norm; THC_RATE_ONE is all. Classes are compared by it: it is between
- *	what is so of equal gradients that are rounded as the job says, and of gradients that differ
- * @error: expected squared error as the job's ranks round: what goals of an error are about
+ * @bits, @sum_width: bits of a coordinate, up and down; 0, 0: the block is not sent
+ * @cost: by which classes are compared: expected squared error of the mean of equal gradients that
+ *	are rounded independently, in parts of the squared norm; THC_RATE_ONE is all of it. It lies
+ *	between the error of equal gradients rounded as the job says, and that of gradients that
+ *	differ
+ * @error: expected squared error with the job's rounding, to which goals of an error refer
  */
 struct thc_rate_class {
 	uint8_t		bits;
@@ -65,12 +66,12 @@ struct thc_rate {
 };
 
 /**
- * struct thc_rate_goal - what a bucket aims at
- * @bits: thousandths of a bit a coordinate, up and down together; 0: @error counts
+ * struct thc_rate_goal - the goal of a bucket
+ * @bits: thousandths of a bit per coordinate, up and down together; 0: @error is the goal
  * @error: expected squared error of the mean, millionths of the squared norm of the bucket
  * @turn: rounds of the key before this one
- * @shared: it is the bucket's share of what several aim at together: @asked is that, bits or error,
- *	and @lambda what their last norms had between them
+ * @shared: the goal is the bucket's share of a group's: @asked is the group's goal, bits or error,
+ *	and @lambda that of the group's last norms
  */
 struct thc_rate_goal {
 	uint32_t	bits;
@@ -82,11 +83,11 @@ struct thc_rate_goal {
 };
 
 /**
- * struct thc_rate_bins - blocks by the exponents of their norms; what a lambda gives all of them is
- * found without looking at each
- * @blocks: all of them, of norm zero, too
- * @low, @high: no exponent is outside; above each other: there is none
- * @of: how many blocks have an exponent, [1] of those whose turn it is to come back
+ * struct thc_rate_bins - number of blocks by the exponents of their norms, from which the result of
+ *	a lambda follows without a look at each block
+ * @blocks: number of all blocks, with those of norm zero
+ * @low, @high: bounds of the exponents; @low above @high: there is no exponent
+ * @of: number of blocks by exponent, [1] of those whose turn it is to come back
  */
 struct thc_rate_bins {
 	uint32_t	blocks;
@@ -96,13 +97,13 @@ struct thc_rate_bins {
 };
 
 /**
- * struct thc_rate_choice - what was chosen
- * @of: by block: its class, which is an index into thc_rate.class
- * @blocks: by class: how many
- * @lambda: 16 log2 of it
+ * struct thc_rate_choice - the classes chosen for a bucket
+ * @of: by block: its class, an index into thc_rate.class
+ * @blocks: by class: number of blocks
+ * @lambda: 16 log2 of lambda
  * @bits: b + w, summed over blocks
- * @square: of the bucket, by its agreed norms
- * @lost: of that, expected, of the mean over ranks with equal gradients
+ * @square: square of the bucket, by its agreed norms
+ * @lost: expected loss of @square in the mean over ranks with equal gradients
  */
 struct thc_rate_choice {
 	uint8_t		*of;
@@ -117,9 +118,9 @@ struct thc_rate_choice {
 void thc_rate_init(struct thc_rate *rate, bool skips);
 /* 16 log2(norm^2), rounded down; INT16_MIN of one that counts as nothing. */
 int16_t thc_rate_exponent(float norm);
-/* Bins without a block. Whoever has made room for @bins has zeroed it. */
+/* Empties @bins, whose memory was zeroed when it was allocated. */
 void thc_rate_empty(struct thc_rate_bins *bins);
-/* More blocks, whose key has had @turn rounds before; and the same ones less again. */
+/* Adds blocks of a key that has had @turn rounds, or removes them. */
 void thc_rate_add(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
 		  uint32_t turn);
 void thc_rate_remove(struct thc_rate_bins *bins, const int16_t *exponent, uint32_t blocks,
@@ -130,8 +131,9 @@ void thc_rate_remove(struct thc_rate_bins *bins, const int16_t *exponent, uint32
 void thc_rate_choose(const struct thc_rate *rate, const struct thc_rate_goal *goal,
 		     const float *norms, uint32_t blocks, struct thc_rate_bins *bins,
 		     int16_t *exponent, struct thc_rate_choice *choice);
-/* What a bucket of @own blocks aims at, so that @all, of which they are some, meet @asked together.
- * By one lambda for all: no bit that moved from a bucket to another would lower the error of all.
+/* The goal of a bucket of @own blocks, such that @all blocks of its group, with these, meet @asked
+ * together. With one lambda for all, no bit that moved between buckets would lower the error of
+ * all.
  */
 struct thc_rate_goal thc_rate_share(const struct thc_rate *rate, const struct thc_rate_goal *asked,
 				    const struct thc_rate_bins *all,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* What a client's job has for rates: classes, what calls aim at, and whether a rate is tried. */
+/* Rates of a client's job: classes, goals of calls, and the trial of a rate. */
 #include <errno.h>
 #include <math.h>
 
@@ -11,9 +11,9 @@
 #include "scheme_thc.h"
 #include "table.h"
 
-/* So that a block has two chunks at most. */
+/* Largest sums, so that a block has at most two chunks. */
 #define SUM_WIDTH_MOST	16
-/* The bits of a claim that tell of a rate. */
+/* The bits of a claim for a rate. */
 #define CHOSEN_MASK	((1U << 20) - 1)
 
 /* --- the job ---------------------------------------------------------------- */
@@ -25,7 +25,7 @@ static uint32_t hash_u32(uint32_t hash, uint32_t v)
 	return thc_fnv(hash, &be, sizeof(be));
 }
 
-/* As far as all ranks have to have it alike. */
+/* A hash of all that ranks must have alike. */
 static uint32_t hash_of(const struct thc_rate *rate)
 {
 	uint32_t hash = THC_FNV_BEGIN;
@@ -99,7 +99,7 @@ struct thc_rate_goal thc_rate_default(const struct thc_client *c)
 {
 	if (is_set(&c->options))
 		return thc_rate_goal_of(c->options.rate, c->options.error);
-	/* what few bits lose has to come back */
+	/* few bits lose much, which only error feedback brings back */
 	if (c->spec.rate_flags & THC_RATE_F_TRY && !thc_rate_is_tried(c))
 		return (struct thc_rate_goal){ .bits = 0 };
 	return (struct thc_rate_goal){ .bits = c->spec.rate, .error = c->spec.error };
@@ -136,7 +136,7 @@ int thc_rate_open(struct thc_compressor *z, struct thc_client *c)
 
 		if (!row.sum_width || row.sum_width > SUM_WIDTH_MOST)
 			continue;
-		/* it has been read: check() */
+		/* check() has read it already */
 		(void)!thc_row_read(&row, s->ranks, &table);
 		thc_table_price(&table);
 		error = thc_compressor_codec(c, &table, 0, &z->row[k]);
@@ -145,7 +145,7 @@ int thc_rate_open(struct thc_compressor *z, struct thc_client *c)
 		z->rate.class[k] = class_by(s, &row, &table);
 	}
 	thc_rate_init(&z->rate, c->options.flags & THC_CLIENT_ERROR_FEEDBACK);
-	/* something has to be sent */
+	/* some class has to send something */
 	if (!z->rate.step[z->rate.steps ? z->rate.steps - 1 : 0])
 		return thc_fail(
 			-EPROTO,
@@ -198,7 +198,7 @@ void thc_rate_begin(struct thc_request *r)
 		r->chosen = 0;
 	}
 	stats->trial = trial(r)->state;
-	/* once it is over nobody asks */
+	/* ranks vote only while the trial runs */
 	if (trial(r)->state != THC_TRIAL_RUNS)
 		return;
 	r->vote = thc_trial_vote(trial(r));

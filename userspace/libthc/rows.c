@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* What a program gives as rows, and how it gets them back. */
+/* A program's rows, and their means. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "error.h"
 #include "rows.h"
 
-/* The program may forget its own arrays of pointers and widths after the call. */
+/* Copies the arrays of pointers and widths, since the program may free its own after the call. */
 struct thc_row_call *thc_row_call_create(const struct thc_rows *given)
 {
 	size_t pointers = given->arrays * sizeof(*given->values);
@@ -113,7 +113,7 @@ void thc_rows_gather(const struct thc_row_call *call, enum thc_dtype dtype, size
 	}
 }
 
-/* Of array @k, whose values begin with value @skip of a row. */
+/* Copies the values of array @k, which begin with value @skip of a row. */
 static void scatter(const struct thc_row_call *call, uint32_t k, uint32_t skip, size_t size,
 		    uint8_t *to)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* Scales on their way: lanes of MAX and back. */
+/* Scales of blocks to lanes of MAX, and back. */
 #include <thc/types.h>
 #include <thc/wire/format.h>
 

@@ -13,10 +13,10 @@
 
 /**
  * struct thc_scales - the scales of a bucket
- * @of: by block: this rank's, then the one that all agree on
- * @packets: of all chunks
+ * @of: by block: this rank's scale, then the agreed one
+ * @packets: packets of all chunks
  * @came: by chunk: it has its answer
- * @blocks, @chunks: how many there are
+ * @blocks, @chunks: numbers of blocks and chunks
  * @known: blocks, from the first one on, that the ranks have agreed on
  * @prefix: chunks that have their answer, from the first one on
  * @exact: two lanes a block, top and low, else top alone
@@ -35,7 +35,7 @@ struct thc_scales {
 /* Of @count coordinates. */
 void thc_scales_init(struct thc_scales *s, size_t count, bool exact);
 void thc_scales_lay_out(struct thc_scales *s, struct thc_layout *l);
-/* Their phase, of @r. */
+/* The phase of scales in @r. */
 struct thc_phase thc_scales_phase(const struct thc_scales *s, struct thc_request *r);
 /* All chunks of @p, which are numbered, are ready then. */
 void thc_scales_send(const struct thc_scales *s, struct thc_phase *p);

@@ -17,29 +17,28 @@ struct thc_client_info;
 struct thc_request;
 
 /**
- * struct thc_scheme - its functions, of the I/O thread but for those up to describe
- * @dtypes: a bit per enum thc_dtype that it takes
- * @floats: the scheme's other half, for floats: its functions from prepare on, NULL: it has none
- * @loses: results are not exact: what is lost goes to the error memory
- * @check: NULL, or what keeps this scheme from serving a job, which is sound, in words
- * @open: makes its client.context, what it needs for client.spec, and may raise
- *	client.counted_least and counted_value; -ENOMEM, -EPROTO, with a sentence; NULL:
- *	it needs nothing
+ * struct thc_scheme - its functions, called by the I/O thread except those up to @describe
+ * @dtypes: a bit per enum thc_dtype that it accepts
+ * @floats: the scheme's other half, for floats: its functions from @prepare on; NULL: it has none
+ * @loses: results are not exact: losses go to the error memory
+ * @check: NULL, or the reason, in words, why this scheme cannot serve a job, which is sound
+ * @open: makes its client.context for client.spec, and may raise client.counted_least and
+ *	counted_value; -ENOMEM, -EPROTO, with a sentence; NULL: it needs no context
  * @close: frees what @open made, whether or not @open was called, or succeeded; NULL: it made
  *	nothing
- * @describe: fills in what of @info is the scheme's, also while there is no context
+ * @describe: fills in the scheme's members of @info, also while there is no context
  * @prepare: thc_request.taken and progress, and phases behind the agreement, with the chunks that
  *	are known from the start; the transport will take @growth bytes. -ENOMEM
- * @compute: a slice of THC_SLICE coordinates, or some more; false: there is nothing to do now. Says
- *	in thc_request.claimed and claim_status what it has found
+ * @compute: computes a slice of THC_SLICE coordinates, or some more; false: there is nothing to do
+ *	now. Writes its findings to thc_request.claimed and claim_status
  * @agreed: the agreement has succeeded, and phases have their numbers
- * @answer: @chunks chunks of @phase, from @first on, have their sums: @lanes, THC_LANE_BYTES
- *	each, NULL: they are gone; of each how many ranks are in it, and THC_COUNT_EXCLUDED.
- *	May write results to the caller's buffer, which it can undo
- * @ended: NULL, or the request has succeeded: nothing of it can fail or be undone any more, and its
- *	error memory is still thc_residual.next. May write what is left of the results
- * @undo: makes the caller's buffer what it was: the request has failed; whether or not @prepare
- *	was called, or succeeded
+ * @answer: takes in the sums of @chunks chunks of @phase, from @first on: @lanes, THC_LANE_BYTES
+ *	each, NULL: they are gone; @counts: number of contributors of each, and THC_COUNT_EXCLUDED.
+ *	May write results to the caller's buffer, which @undo can restore
+ * @ended: NULL, or called when the request has succeeded: nothing can fail or be undone any more,
+ *	and its error memory is still thc_residual.next. May write the rest of the results
+ * @undo: restores the caller's buffer after the request has failed; called whether or not @prepare
+ *	was, or succeeded
  */
 struct thc_scheme {
 	enum thc_scheme_id id;
@@ -65,7 +64,7 @@ THC_SCHEMES(THC_SCHEME_DECLARE)
 
 /* The scheme of a job, struct thc_spec.scheme; NULL: this library does not have it. */
 const struct thc_scheme *thc_scheme_of(unsigned int id);
-/* The one of that name, or NULL. */
+/* The scheme of this name, or NULL. */
 const struct thc_scheme *thc_scheme_named(const char *name);
 
 #endif /* LIBTHC_SCHEME_H */

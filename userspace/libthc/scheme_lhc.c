@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * Scheme lhc: the mean of floats of which few are not zero (LHC, arXiv 2402.07529). The ranks agree
- * on the scale of each block (MAX) and on an index of what any of them has (OR, level by level),
- * then send the values that it has, as integers (ADD), fixed point or limbs. An index first, and
- * values by their rank in it, instead of a sketch: what is lossless needs no peeling then.
+ * on the scale of each block (MAX) and on an index of the items that are not zero on any of them
+ * (OR, level by level). Then they send the values of these items, as integers (ADD), fixed point or
+ * limbs. With an index first, and values by their place in it, a lossless result needs no sketch
+ * and no peeling.
  *
- * A key whose unions were nearly everything goes without an index for a while (history.h). Of a
- * gradient that is not sparse a fraction may be sent (keep.h), and what else it has where the union
- * has something: that costs nothing more.
+ * A key whose unions were nearly full goes without an index for a while (history.h). A rank may
+ * send a fraction of a gradient that is not sparse (keep.h), and all its values in the union's
+ * items, which cost nothing more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,16 +29,16 @@
 #include "sparse.h"
 #include "addends.h"
 
-/* Phases; behind those of the levels, the top one first, come the values. */
+/* Phases; those of levels, the top one first, are followed by that of values. */
 enum { SCALES = THC_AGREEMENT_PHASES, TOP };
 
 /**
- * struct thc_progress - a bucket on its way
- * @index: without levels: the bucket goes without
+ * struct thc_progress - a bucket in progress
+ * @index: no levels: the bucket has no index
  * @keep: of a bucket of which a fraction is sent
- * @looked: blocks whose scale was found, and bits, unless a fraction is sent: then those of @marked
- *	blocks were, by the magnitude @least
- * @noted: the history knows of its union
+ * @looked: blocks whose scale was found, and their bits, too, unless a fraction is sent: then
+ *	@marked blocks have bits, by the magnitude @least
+ * @noted: the history knows the union
  */
 struct thc_progress {
 	struct thc_scales	scales;
@@ -145,7 +146,7 @@ static int prepare(struct thc_request *r, size_t growth)
 
 /* --- what this rank has ------------------------------------------------------- */
 
-/* The bits of @block's @n values @x: those of at least the magnitude @least. */
+/* Marks the @n values @x of @block whose magnitude is at least @least. */
 static void mark(struct thc_progress *g, uint32_t block, const float *x, size_t n, uint32_t least)
 {
 	uint32_t bits[THC_SCALE_WORDS];
@@ -177,18 +178,18 @@ static bool look_at(struct thc_request *r, uint32_t block)
 	return true;
 }
 
-/* Of a bucket of which a fraction is sent: the bits of @block. */
+/* Marks the values to send of @block, in a bucket of which a fraction is sent. */
 static void choose_from(struct thc_request *r, uint32_t block)
 {
 	struct thc_progress *g = r->progress;
 	size_t n = thc_addends_count(r, block);
 
 	mark(g, block, g->keep.values + (size_t)block * THC_SCALE_BLOCK, n, g->least);
-	/* what is not in the union, but in the caller's buffer, has to go */
+	/* values outside the union have to be cleared in the caller's buffer */
 	g->addends.whole[block] = true;
 }
 
-/* There is another look at each block to come. */
+/* Does each block need a second pass, to mark its values? */
 static bool has_to_choose(const struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;

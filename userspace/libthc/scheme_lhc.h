@@ -13,11 +13,11 @@ struct thc_habit;
 /* Of thc_allreduce_rows_start(): its functions from prepare on. */
 extern const struct thc_scheme thc_scheme_lhc_rows;
 
-/* Of buckets that thc_sketch_pays() of: these, too. */
+/* Buckets for which thc_sketch_pays(): functions from @prepare on. */
 extern const struct thc_scheme thc_scheme_lhc_sketch;
 
-/* Unions of this density, in parts of THC_DENSITY_ONE, and denser ones have no sketch: it would be
- * no smaller than what an index saves, and take more memory than is promised.
+/* Least density of unions, in parts of THC_DENSITY_ONE, that have no sketch: it would be no smaller
+ * than an index and its values, and take more memory than the bound.
  */
 #define THC_SKETCH_DENSEST	62500
 /* Bytes that a value counts as where buckets may be sketches (libthc.h, memory_peak): for the most
@@ -25,7 +25,7 @@ extern const struct thc_scheme thc_scheme_lhc_sketch;
  */
 #define THC_SKETCH_COUNTED	12
 
-/* @r, of the job's scheme, goes as a sketch, by what rounds before tell of its key. */
+/* Is @r, of the job's scheme, sent as a sketch, by the history of its key? */
 bool thc_sketch_pays(const struct thc_request *r, const struct thc_habit *habit);
 
 #endif /* LIBTHC_SCHEME_LHC_H */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Scheme lhc for rows of a tensor, as embeddings have them: an index of rows first, so that memory
- * is needed for those that some rank has alone. Then their values, row by row, are a bucket of
- * scheme none.
+ * Scheme lhc for rows of a tensor, as in embeddings. An index of rows comes first, so that only
+ * rows of the union need memory. Then their values, row by row, are a bucket of scheme none.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,10 +26,10 @@
 enum { TOP = THC_AGREEMENT_PHASES };
 
 /**
- * struct thc_progress - rows on their way
- * @looked: of the given rows: values were looked at
+ * struct thc_progress - rows in progress
+ * @looked: number of given rows whose values were checked
  * @united: the union is known, and the request's buffer has its values
- * @measured: blocks of it whose scale was found; @sent: scales are on their way
+ * @measured: blocks of the union whose scale was found; @sent: scales are being sent
  */
 struct thc_progress {
 	struct thc_index	index;
@@ -75,7 +74,7 @@ static int prepare(struct thc_request *r, size_t growth)
 		thc_index_set(&g->index, (size_t)r->rows->given.row[i]);
 	thc_index_rise(&g->index);
 	thc_index_phases_init(&g->index, r, TOP);
-	/* as many chunks as there will be */
+	/* the number of chunks is not known yet */
 	for (k = scales_phase(g); k <= scales_phase(g) + 1; k++)
 		r->phases.phase[k] =
 			(struct thc_phase){ .request = r, .control = k == scales_phase(g) };
@@ -143,7 +142,9 @@ static int take_rows(struct thc_request *r)
 	return thc_row_call_take(r->rows, count, thc_dtype_size(r->dtype));
 }
 
-/* Their numbers, and this rank's values of them, zeros where it has none. */
+/* Fills in the numbers of the union's rows, and this rank's values, zeros in rows that it does not
+ * have.
+ */
 static void fill_rows(struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;
@@ -218,7 +219,7 @@ static void measure_slice(struct thc_request *r)
 		size_t n = thc_addends_count(r, g->measured);
 		const float *x = thc_addends_load(&g->addends, r, g->measured, 0, n);
 
-		/* all of them are finite */
+		/* look_at() has found all values finite */
 		thc_scale_measure(g->addends.digits.ops, x, n, g->scales.exact,
 				  &g->scales.of[g->measured], &bad);
 	}

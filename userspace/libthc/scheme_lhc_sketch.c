@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Scheme lhc as published, for small buckets: index and values travel at the same time, so that an
- * all-reduce takes one round trip behind its agreement. The values are a count sketch (sketch.h),
- * the index is a bitmap or a Bloom filter (bloom.h). What peeling (peel.h) leaves is sent once
- * more, as it is: nothing is estimated. All values have one scale, which the claims bring.
+ * Scheme lhc as published, for small buckets: index and values travel at the same time, so an
+ * all-reduce takes one round trip after its agreement. The values are a count sketch (sketch.h),
+ * the index is a bitmap or a Bloom filter (bloom.h). Values that peeling (peel.h) leaves are sent
+ * again, by themselves: nothing is estimated. All values have one scale, which the claims bring.
  *
- * How many cells there are follows from the unions of earlier rounds: one that is larger leaves
- * more, which costs time alone.
+ * The number of cells follows from the unions of earlier rounds. A larger union leaves more values,
+ * which costs only time.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,14 +33,15 @@
 enum { INDEX = THC_AGREEMENT_PHASES, CELLS, REST, PHASES };
 
 /**
- * struct thc_progress - a bucket on its way
- * @digits: of its values, in words of 32 bits; @width: of their lanes
- * @looked, @sketched: of @blocks: their scale and index are known, their values in cells
+ * struct thc_progress - a bucket in progress
+ * @digits: how values become digits, in words of 32 bits; @width: bits of their lanes
+ * @looked, @sketched: of @blocks: blocks whose scale and index are known, blocks whose values are
+ *	in cells
  * @loaded, @packed, @number: room for a block
- * @cells: of the sketch; @rest: of what is left
- * @there, @left: a bit a coordinate: of the union, of what peeling leaves
- * @sums: a plane a digit, of the union's @items
- * @landed: the caller's buffer has the means, and thc_request.taken what it had
+ * @cells: cells of the sketch; @rest: values that peeling leaves
+ * @there, @left: a bit a coordinate: of the union, of the values that peeling leaves
+ * @sums: sums of the union's @items, a plane per digit
+ * @landed: the caller's buffer has the means, and thc_request.taken its old values
  */
 struct thc_progress {
 	struct thc_index	index;
@@ -93,7 +94,7 @@ bool thc_sketch_pays(const struct thc_request *r, const struct thc_habit *habit)
 	       habit->known && !habit->rest && !r->keep && habit->density < THC_SKETCH_DENSEST;
 }
 
-/* Items that are expected: as many as there were, and an eighth. */
+/* Expected items: those of the last union, and an eighth more. */
 static size_t capacity_of(const struct thc_request *r, const struct thc_habit *habit)
 {
 	uint64_t items = (uint64_t)r->count * (uint32_t)habit->density / THC_DENSITY_ONE;
@@ -153,14 +154,14 @@ static int prepare(struct thc_request *r, size_t growth)
 	r->sketched = true;
 	r->scale = THC_SCALE_ZERO;
 	thc_index_phases_init(&g->index, r, INDEX);
-	/* as many chunks as there will be */
+	/* the number of chunks is not known yet */
 	for (k = CELLS; k < PHASES; k++)
 		r->phases.phase[k] = (struct thc_phase){ .request = r };
 	r->phases.count = PHASES;
 	return 0;
 }
 
-/* Arrays by @lay, in @taken. */
+/* Allocates arrays to @taken, laid out by @lay. */
 static int take_arrays(struct thc_request *r, struct thc_taken *taken,
 		       void (*lay)(struct thc_request *r, struct thc_layout *l))
 {
@@ -191,7 +192,7 @@ static void widen(struct thc_scale *s, struct thc_scale by)
 	s->low = by.low < s->low ? by.low : s->low;
 }
 
-/* Bits of @block's values that are not zero. */
+/* Marks the values of @block that are not zero; returns the values. */
 static const float *mark(const struct thc_request *r, uint32_t block, uint32_t *bits)
 {
 	const struct thc_progress *g = r->progress;
@@ -312,7 +313,7 @@ static void lay_out_sums(struct thc_request *r, struct thc_layout *l)
 	struct thc_progress *g = r->progress;
 
 	g->sums = thc_lay(l, (size_t)g->cells.planes * g->items * sizeof(*g->sums));
-	/* of what is left, at most */
+	/* room for the most items that can be left */
 	thc_planes_init(&g->rest, g->items, g->cells.planes, g->width);
 	thc_planes_lay_out(&g->rest, l);
 }
@@ -331,7 +332,7 @@ static void find_union(struct thc_request *r)
 			 (int32_t)((uint64_t)g->items * THC_DENSITY_ONE / r->count));
 }
 
-/* Takes the sums of what can be peeled out of the cells; how many items are left. */
+/* Peels the cells; returns the number of items that are left. */
 static size_t peel(struct thc_progress *g)
 {
 	size_t first = 0, left = 0, part_cells = thc_sketch_part_cells(&g->sketch);
@@ -373,7 +374,7 @@ static void fill_rest(struct thc_request *r, size_t left)
 
 /* --- means ------------------------------------------------------------------------ */
 
-/* Puts the sums of what was left where they belong among the union's. */
+/* Merges the sums of items that were left into those of the union. */
 static void merge_rest(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;
@@ -391,8 +392,8 @@ static void merge_rest(struct thc_request *r)
 		}
 }
 
-/* Takes the sums of what was left out of the cells, too: nothing stays in them, or some sum is not
- * that of its values.
+/* Subtracts the sums of items that were left from the cells, too. All cells are zero then, or some
+ * sum is not that of its values.
  */
 static bool is_empty(struct thc_request *r)
 {
@@ -413,11 +414,11 @@ static bool is_empty(struct thc_request *r)
 	}
 	for (i = 0; i < g->cells.planes * g->cells.count; i++)
 		stays |= g->cells.at[i];
-	/* bits above a lane's mean nothing */
+	/* ignore bits above a lane */
 	return !(stays << (32 - g->width));
 }
 
-/* What lanes of fewer bits have lost of a sum's sign. */
+/* Restores the signs of sums, which narrow lanes have lost. */
 static void extend_signs(struct thc_progress *g)
 {
 	size_t n = g->cells.planes * g->items, i;
@@ -427,7 +428,7 @@ static void extend_signs(struct thc_progress *g)
 		g->sums[i] = (int32_t)((uint32_t)g->sums[i] << above) >> above;
 }
 
-/* The means of @block, whose first item is number @item; how many it has. */
+/* Writes the means of @block, whose first item is number @item; returns its number of items. */
 static uint32_t land_block(struct thc_request *r, uint32_t block, size_t item)
 {
 	struct thc_progress *g = r->progress;
@@ -476,7 +477,7 @@ static bool is_over(const struct thc_request *r, unsigned int phase)
 	return p->closed && p->answered == p->sized;
 }
 
-/* Index and cells have come. */
+/* Finds the union and peels, once index and cells have come. */
 static void unite(struct thc_request *r)
 {
 	struct thc_progress *g = r->progress;

@@ -20,8 +20,8 @@
 enum { SUMS = THC_AGREEMENT_PHASES };
 
 /**
- * struct thc_progress - a bucket on its way
- * @packets: of all chunks; once a chunk has its sum, its payload is what the caller's buffer had
+ * struct thc_progress - a bucket in progress
+ * @packets: packets of all chunks; a packet keeps this rank's values after its chunk has landed
  * @landed: by chunk, 1: the sum is in the caller's buffer
  */
 struct thc_progress {
@@ -146,7 +146,7 @@ static void answer(struct thc_request *r, unsigned int phase, uint32_t first, ui
 	}
 }
 
-/* A packet still has what its rank brought. */
+/* Restores the caller's buffer from the packets, which still hold this rank's values. */
 static void undo(struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;

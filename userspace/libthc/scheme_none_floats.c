@@ -15,7 +15,7 @@
 enum { SCALES = THC_AGREEMENT_PHASES, SUMS };
 
 /**
- * struct thc_progress - a bucket on its way
+ * struct thc_progress - a bucket in progress
  * @measured: blocks whose scale was measured
  */
 struct thc_progress {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
  * Schemes thc, tensor homomorphic compression (THC, NSDI'24, algorithm 3), and uthc, uniform THC
- * (algorithm 1): measure the scales of blocks, compress what has its agreed scales, decode what has
- * all its answers. The scale of a block is its norm, or the range of its coordinates; all else is
- * the same.
+ * (algorithm 1). They measure the scales of blocks, compress blocks with agreed scales, and decode
+ * blocks that have all answers. The scale of a block is its norm for thc, the range of its
+ * coordinates for uthc; that is the only difference.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -258,7 +258,7 @@ static void put_back(struct thc_request *r, size_t block)
 		thc_codec_putback(&z->codec, &packed, g->lost + chunk, 1, &b, &slice.residual);
 }
 
-/* What of the block is the caller's: behind the last value there are zeros. */
+/* Number of the block's values that are the caller's: zeros follow the last one. */
 static size_t values_of(const struct thc_request *r, size_t block)
 {
 	size_t begin = block * block_size(r), left = r->count - begin;
@@ -266,8 +266,8 @@ static size_t values_of(const struct thc_request *r, size_t block)
 	return left < block_size(r) ? left : block_size(r);
 }
 
-/* Copies the values of a block that is decoded: from the caller's buffer to its regions, so that
- * there is something to go back to, or back.
+/* Copies the values of a decoded block from the caller's buffer to its regions, so that undo() can
+ * restore them, or @back.
  */
 static void copy_block(struct thc_request *r, size_t block, bool back)
 {
@@ -284,8 +284,8 @@ static void copy_block(struct thc_request *r, size_t block, bool back)
 	}
 }
 
-/* The lanes of a block's chunks, one behind the other; they make room in their regions for what
- * copy_block() puts there.
+/* Moves the lanes of a block's chunks to scratch, one behind the other, since copy_block()
+ * overwrites their regions.
  */
 static const uint8_t *move_lanes(struct thc_request *r, size_t block)
 {
@@ -298,8 +298,8 @@ static const uint8_t *move_lanes(struct thc_request *r, size_t block)
 	return to;
 }
 
-/* From @lanes, one behind the other, NULL: they wait in their regions. Straight to the caller's
- * buffer if it has the form.
+/* Decodes a block from @lanes, one behind the other; NULL: they are in their regions. Decodes
+ * straight to the caller's buffer if that has floats.
  */
 static void decode_block(struct thc_request *r, size_t block, const uint8_t *lanes)
 {
@@ -331,7 +331,7 @@ static void decode_block(struct thc_request *r, size_t block, const uint8_t *lan
 	thc_store(r->dtype, buf, scratch(r), values);
 }
 
-/* Chunks of one block; decoded from where they lie if they are all of it. */
+/* Takes in sums of chunks of one block; decodes them in place if they are the whole block. */
 static void block_answers(struct thc_request *r, uint32_t first, uint32_t chunks,
 			  const uint8_t *lanes)
 {
@@ -391,7 +391,7 @@ static void send_scales(struct thc_request *r)
 	thc_block_scales_send(&g->scales, &r->phases.phase[SCALES]);
 }
 
-/* Decoded is what was sent and misses no answer. */
+/* Restores all decoded blocks: those that were sent and miss no answer. */
 static void undo(struct thc_request *r)
 {
 	const struct thc_progress *g = r->progress;
@@ -432,7 +432,7 @@ static int open_compressor(struct thc_client *c, enum thc_scheme_id id, unsigned
 		return thc_fail(-ENOMEM, "out of memory");
 	c->context[id] = z;
 	z->chunk = chunk_of(&c->spec);
-	/* it has been read: check() */
+	/* check() has read it already */
 	(void)!thc_table_read(&c->spec, &table);
 	error = thc_compressor_codec(c, &table, form, &z->codec);
 	if (!error && id == THC_SCHEME_THC)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
 /*
- * Scheme thc with a rate: the agreed norms say how many bits each block is sent with (rate.h), and
- * blocks of a class are a phase. So packets of a phase are as long as each other, and a message of
- * AF_THC holds a run of one class. Blocks that are not sent stay in the error memory as a whole.
+ * Scheme thc with a rate: the agreed norms choose the bits of each block (rate.h), and the blocks
+ * of a class are a phase. So all packets of a phase have one length, and a message of AF_THC holds
+ * a run of one class. Blocks that are not sent stay in the error memory as a whole.
  *
- * A chunk has two blocks at 4 bits a sum, one at 8, half of one at 16.
+ * A chunk has two blocks with sums of 4 bits, one with 8, half of one with 16.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,17 +32,7 @@ _Static_assert(SUMS + THC_RATE_BITS_MAX < THC_PHASES_MAX, "a phase for each clas
 #define PACKETS_MORE	(4 * (sizeof(struct thc_hdr) + THC_LANE_BYTES - PACKETS_MOST))
 
 /**
- * struct thc_rated - a bucket on its way
- * @choice: the class of each block, once @chosen
- * @saved: of each block that is sent: sums of which some are missing; at last the caller's values,
- *	which undo() goes back to
- * @packets: of all phases
- * @order: blocks, class by class; last those that are not sent: what others wait for comes first
- * @begin: where in it the blocks of a class begin
- * @counts, @lost: by block and half: contributors, and 1 if this rank is not among them
- * @missing: halves of a block without their sum
- * @landed: by block: its result is in the caller's buffer
- * @packed: blocks of @order that have been compressed
+ * struct thc_rated - a bucket in progress
  */
 struct thc_rated {
 	struct thc_block_scales	scales;
@@ -99,7 +89,7 @@ static struct thc_share_id id_of(const struct thc_request *r)
 	return (struct thc_share_id){ r->group, r->key, (uint32_t)g->scales.blocks };
 }
 
-/* What the bucket aims at, if other buckets of the step share the goal that was asked for. */
+/* Sets the bucket's goal, if it shares the group's. */
 static int take_share(struct thc_request *r)
 {
 	const struct thc_share_id id = id_of(r);
@@ -164,7 +154,7 @@ static size_t values_of(const struct thc_request *r, size_t block)
 	return left < BLOCK ? left : BLOCK;
 }
 
-/* The caller's values of a block are kept, and its result may be written over them. */
+/* Keeps the caller's values of a block for undo(), before its result overwrites them. */
 static void save(struct thc_request *r, size_t block)
 {
 	struct thc_rated *g = r->progress;
@@ -195,7 +185,7 @@ static uint32_t chunks_of(const struct thc_rate_class *c, uint32_t blocks)
 	return chunk > BLOCK ? (blocks + 1) / 2 : blocks * (BLOCK / chunk);
 }
 
-/* The blocks in the order of their classes, and within one in their own. */
+/* Sorts the blocks by class, and within a class by number. */
 static void sort(struct thc_rated *g)
 {
 	uint32_t at[THC_RATE_CLASSES], next = 0, block, k;
@@ -227,7 +217,7 @@ static void count(struct thc_request *r)
 	}
 }
 
-/* All norms are known: phases are as long as they will be. */
+/* Chooses the bits of all blocks, whose norms are known, and sizes the phases. */
 static void choose(struct thc_request *r)
 {
 	const struct thc_share_id id = id_of(r);
@@ -264,8 +254,9 @@ static void choose(struct thc_request *r)
 
 /* --- compress --------------------------------------------------------------- */
 
-/* All has landed that was sent, and nothing can fail any more: the mean of what was not sent is 0,
- * and its error memory has it since it was measured. In one piece, which is as fast as memory is.
+/* Writes the mean of blocks that were not sent, which is 0, once all other blocks have landed and
+ * nothing can fail any more; their error memory was set when they were measured. In one piece, at
+ * the speed of memory.
  */
 static void ended(struct thc_request *r)
 {
@@ -278,7 +269,7 @@ static void ended(struct thc_request *r)
 	thc_rate_ended(r);
 }
 
-/* Where the indices of a block are, which is number @at of its class. */
+/* The place of the indices of a block, number @at of its class. */
 static struct thc_chunks indices_of(const struct thc_request *r, unsigned int k, uint32_t at)
 {
 	const struct thc_phase *p = &r->phases.phase[SUMS + k];
@@ -318,7 +309,7 @@ static void ready(struct thc_request *r, unsigned int k, uint32_t at)
 			thc_pipeline_ready(p, p->ready);
 		return;
 	}
-	/* the other half of an odd last one adds nothing */
+	/* the chunk of an odd last block has zeros in its other half */
 	if (at % 2 == 0 && at + 1 == g->choice.blocks[k])
 		memset((uint8_t *)(thc_phase_packet(p, p->ready) + 1) + half, 0, half);
 	else if (at % 2 == 0)

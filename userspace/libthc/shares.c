@@ -8,7 +8,7 @@
 
 #define ROOM	16
 
-/* One more of @size bytes behind @count of them, zeros; NULL: -ENOMEM. */
+/* Appends a zeroed element of @size bytes to @count elements; NULL: -ENOMEM. */
 static void *append(struct thc_client *c, struct thc_buffer *b, size_t *count, size_t size)
 {
 	size_t room = b->bytes / size;
@@ -41,7 +41,7 @@ static int16_t *exponents_of(const struct thc_share *share, int which)
 	return (int16_t *)(void *)share->exponents.at + (size_t)which * share->id.blocks;
 }
 
-/* Which of what has been seen is the last one before the end of @round - 2; -1: none. */
+/* Index in @seen of the last round up to @round - 2; -1: none. */
 static int last_before(const struct thc_share *share, uint64_t round)
 {
 	int last = -1, k;
@@ -90,7 +90,7 @@ static int add_group(struct thc_client *c, struct thc_shares *s, uint64_t number
 	return 0;
 }
 
-/* What counted of @share does so no more. */
+/* Takes the norms of @share out of its group's bins. */
 static void discount(const struct thc_shares *s, struct thc_share *share)
 {
 	struct thc_rate_bins *bins = bins_of(s, share->id.group);
@@ -102,7 +102,7 @@ static void discount(const struct thc_shares *s, struct thc_share *share)
 	share->counted = 0;
 }
 
-/* The group's bins have what counts in @round: what was seen at most @step rounds before. */
+/* Brings the group's bins up to @round: norms count if seen at most @step rounds before. */
 static const struct thc_rate_bins *bring_up(const struct thc_shares *s, uint64_t group,
 					    uint64_t round, uint64_t step)
 {
@@ -178,7 +178,7 @@ static void forget_groups(struct thc_client *c, struct thc_shares *s)
 	}
 }
 
-/* Buckets of no use any more, and their groups: by rounds alone, as on all ranks. */
+/* Forgets old buckets, and their groups: by rounds alone, so that all ranks do the same. */
 static void forget(struct thc_client *c, struct thc_shares *s, uint64_t round)
 {
 	struct thc_share *all = (void *)s->all.at;
@@ -231,7 +231,7 @@ struct thc_rate_goal thc_shares_goal(struct thc_shares *s, const struct thc_shar
 		return *asked;
 	thc_rate_empty(own);
 	add(own, share, last);
-	/* the bucket before this one may have been seen last just before this one was */
+	/* the last norms of the previous bucket may be from just before this bucket's */
 	all = bring_up(s, which->group, round, round - (share->seen[last].after - 1));
 	return all && all->blocks > own->blocks ? thc_rate_share(rate, asked, all, own) : *asked;
 }

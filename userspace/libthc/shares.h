@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * Buckets of a step that meet a goal together, a group: what each of them aims at, so that bits go
- * where they count in the whole step, not in each bucket by itself.
+ * Groups: buckets of a step that meet a goal together. This file finds the goal of each bucket, so
+ * that bits go where they count in the whole step.
  *
- * As with an index (history.h), all ranks must choose alike. What a bucket of round r aims at
+ * As with an index (history.h), all ranks must choose alike. The goal of a bucket in round r
  * follows from the norms of rounds up to r - 2 of the epoch, all of which are over when r begins:
- * of this bucket's last one with a rate, and of the others since then, each the last one that
- * counts.
+ * from the norms of this bucket's last round with a rate, and of the other buckets' last rounds
+ * since then.
  */
 #ifndef LIBTHC_SHARES_H
 #define LIBTHC_SHARES_H
@@ -20,16 +20,16 @@
 struct thc_client;
 
 /**
- * struct thc_norms_seen - those of a bucket in one round
+ * struct thc_norms_seen - the norms of a bucket in one round
  * @after: the number of the round plus 1; 0: there is none
- * @turn: that its next round begins with, if it is the last one
+ * @turn: turn of the next round, if this is the last one
  */
 struct thc_norms_seen {
 	uint64_t	after;
 	uint32_t	turn;
 };
 
-/* One of another size is another bucket. */
+/* Names a bucket; a bucket of another size is another one. */
 struct thc_share_id {
 	uint64_t	group;
 	uint64_t	key;
@@ -39,8 +39,8 @@ struct thc_share_id {
 /**
  * struct thc_share - a bucket of a group
  * @seen: its last two rounds
- * @exponents: of the norms of either
- * @counted: thc_norms_seen.after of those that are in the group's bins; 0: none
+ * @exponents: exponents of the norms of both rounds
+ * @counted: thc_norms_seen.after of the norms that are in the group's bins; 0: none
  * @begun: its last round
  */
 struct thc_share {
@@ -71,7 +71,7 @@ struct thc_shares {
 	struct thc_buffer	bins;
 };
 
-/* A bucket that has had no round for so many is forgotten. */
+/* Rounds after which a bucket without one is forgotten. */
 #define THC_SHARE_ROUNDS	4096
 
 /* -ENOMEM, and nothing has changed. */
@@ -80,11 +80,13 @@ void thc_shares_close(struct thc_client *c, struct thc_shares *s);
 /* Makes room for norms of @which, which begins @round; -ENOMEM. */
 int thc_shares_begin(struct thc_client *c, struct thc_shares *s, const struct thc_share_id *which,
 		     uint64_t round);
-/* What it aims at in @round; @asked: what its group does. */
+/* The goal of a bucket in @round; @asked: the goal of its group. */
 struct thc_rate_goal thc_shares_goal(struct thc_shares *s, const struct thc_share_id *which,
 				     const struct thc_rate *rate, const struct thc_rate_goal *asked,
 				     uint64_t round);
-/* The exponents of its norms are known; its next turn is @turn. Nothing if it has not begun. */
+/* Notes the exponents of a bucket's norms in @round, and its next turn @turn; a bucket that has not
+ * begun is ignored.
+ */
 void thc_shares_note(struct thc_shares *s, const struct thc_share_id *which, uint64_t round,
 		     uint32_t turn, const int16_t *exponent);
 /* Room for one choice, between calls of thc_shares_goal(). */

@@ -5,12 +5,12 @@
 
 #include "trial.h"
 
-/* The bits of the table are kept unless the rate takes at most so many hundredths of their time:
- * what is as fast may as well be more exact.
+/* The rate is chosen only if it takes at most this many hundredths of the table's time: at equal
+ * time, the more exact choice is better.
  */
 #define WORTH	97
 
-/* How many ranks said what in the last claims, up to @round - 2, that are of this trial. */
+/* Number of ranks by vote in the last claims of this trial, up to @round - 2. */
 static const unsigned int *votes_before(const struct thc_trial *t, uint64_t round)
 {
 	const unsigned int *of = NULL;
@@ -30,7 +30,7 @@ static void decide(struct thc_trial *t, uint64_t round, unsigned int least)
 {
 	const unsigned int *of = votes_before(t, round);
 
-	/* a rank that knows nothing yet is waited for */
+	/* wait for all ranks to vote */
 	if (!of || of[THC_VOTE_NONE] || of[THC_VOTE_FIXED] + of[THC_VOTE_RATE] < least)
 		return;
 	t->state = of[THC_VOTE_RATE] > of[THC_VOTE_FIXED] ? THC_TRIAL_FOR_RATE :
@@ -88,7 +88,7 @@ void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns
 {
 	uint64_t each = ns / ((count + 1023) / 1024);
 
-	/* one of the trial before */
+	/* a round of an earlier trial, or one too many */
 	if (t->state != THC_TRIAL_RUNS || round < t->first || t->taken[rated] == THC_TRIAL_ROUNDS)
 		return;
 	t->ns[rated][t->taken[rated]++] = each < UINT32_MAX ? (uint32_t)each : UINT32_MAX;

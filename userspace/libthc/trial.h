@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * Is a rate worth its time? In a job that leaves it to its ranks they try both: some rounds have
- * the bits of the job's table, and some follow norms. Whichever took a value less time on most
- * ranks is kept for a while, since links, processors and other traffic change.
+ * A trial: is a rate worth its time? In a job with rate=auto the ranks try both: some rounds have
+ * the bits of the job's table, and some have bits by norms. The choice that took less time per
+ * value on most ranks is kept for a while, and tried again, since links, processors and other
+ * traffic change.
  *
- * All ranks must choose alike. A rank says in its claims which was faster. What is kept in round r
- * follows from the claims of rounds up to r - 2 of the epoch, all of which are over when r begins.
+ * All ranks must choose alike, so each rank votes in its claims. The choice for round r follows
+ * from the claims of rounds up to r - 2 of the epoch, all of which are over when r begins.
  */
 #ifndef LIBTHC_TRIAL_H
 #define LIBTHC_TRIAL_H
@@ -23,21 +24,21 @@
 /* From the beginning of a trial to that of the next. */
 #define THC_TRIAL_EVERY		2048
 
-/* What a rank says in its claims. */
+/* A rank's vote in its claims. */
 enum thc_vote {
-	THC_VOTE_NONE,		/* it does not know */
+	THC_VOTE_NONE,		/* not known yet */
 	THC_VOTE_FIXED,
 	THC_VOTE_RATE,
 };
 
 /**
- * struct thc_trial - of a client
- * @rounds: that could have a rate, so far
- * @began: how many of them there were when this trial began, in round @first
- * @state: what it has come to
- * @votes: those of claims of the last two such rounds: rounds plus 1, and how many for each
- * @ns: what 1024 values took in this trial, by kind: [1] with the rate
- * @taken: how many of these there are
+ * struct thc_trial - the trial of a client
+ * @rounds: rounds so far that could have a rate
+ * @began: value of @rounds when this trial began, in round @first
+ * @state: the choice so far
+ * @votes: of the claims of the last two such rounds: round plus 1, and number by vote
+ * @ns: time of 1024 values in this trial, by kind: [1] with the rate
+ * @taken: number of these times
  */
 struct thc_trial {
 	uint64_t		rounds;
@@ -52,15 +53,15 @@ struct thc_trial {
 	unsigned int		taken[2];
 };
 
-/* Has @round, which could, a rate? Once for each such round, in order. @least: so many ranks have
- * to vote. @timed: out: its time counts.
+/* Chooses whether @round, which could have a rate, has one. Called once for each such round, in
+ * order. @least: number of ranks that have to vote. @timed: out: its time counts.
  */
 bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int least, bool *timed);
-/* What this rank says in its claim. */
+/* The vote of this rank. */
 enum thc_vote thc_trial_vote(const struct thc_trial *t);
-/* The claims of @round are there: @of: how many of the ranks that made one said what. */
+/* Notes the claims of @round; @of: number of ranks by vote. */
 void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[THC_VOTE_RATE + 1]);
-/* A round whose time counts has ended well: it took @ns for @count values. */
+/* Notes the time of a successful round: @ns for @count values. */
 void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns, uint64_t count);
 /* The median of what 1024 values took so far in this trial, in ns; 0: none has ended. */
 uint32_t thc_trial_median(const struct thc_trial *t, bool rated);
