@@ -7,7 +7,7 @@
 
 #include "bloom.h"
 
-/* log2 of the items that are there for one that is found and is not. */
+/* log2 of the number of true items per false one. */
 #define RARE_LOG2	4
 
 void thc_bloom_init(struct thc_bloom *b, size_t items, size_t capacity)
@@ -23,7 +23,7 @@ void thc_bloom_init(struct thc_bloom *b, size_t items, size_t capacity)
 		b->bits = (uint32_t)bits;
 }
 
-/* Where hash number @k of an item has its bit. */
+/* The bit of an item's hash number @k. */
 static uint32_t place_of(const struct thc_bloom *b, uint64_t mixed, unsigned int k)
 {
 	uint32_t at = (uint32_t)mixed + k * ((uint32_t)(mixed >> 32) | 1);

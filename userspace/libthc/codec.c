@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The THC codec's drivers: from ranges of blocks to tiles, keys and constants per block.  All loops
- * over coordinates are in the kernels (codec_scalar.c, codec_avx2.c, codec_avx512.c), except those
- * that run only for what is rare.
+ * The THC codec's drivers: from ranges of blocks to tiles, keys and constants per block. All loops
+ * over coordinates are in the kernels (codec_scalar.c, codec_avx2.c, codec_avx512.c), except loops
+ * for rare cases.
  *
- * With R the unscaled transform of a block, R / sqrt(B) is what the paper clamps to +-M,
- * M = t l / sqrt(B).  In grid steps that is a = R g / (2 t l) + g / 2: sqrt(B) cancels.  The
- * inverse carries 1 / B, a power of two, which is folded into the values that enter it.  Of a block
- * that is not rotated M is what it was, but R is the block itself: there a is larger by sqrt(B).
+ * With R the unscaled transform of a block, the paper clamps R / sqrt(B) to +-M, M = t l / sqrt(B).
+ * In grid steps that is a = R g / (2 t l) + g / 2: sqrt(B) cancels. The inverse has a factor of
+ * 1 / B, a power of two, which is folded into its input. A block that is not rotated has the same
+ * M, but R is the block itself: a is larger by the square root of the block's coordinates.
  *
  * Uniform THC (algorithm 1) puts its levels from the least to the largest coordinate of a block,
  * which thc_codec_measure() finds: a = (R - least) g / (largest - least).
@@ -166,7 +166,7 @@ static size_t block_tiles(const struct thc_codec *c)
 	return (size_t)1 << (c->block_log2 - THC_BLOCK_LOG2_MIN);
 }
 
-/* Coordinates of a block of the range, without what pads it. */
+/* Number of coordinates of a block of the range, without padding. */
 static size_t coordinates_of(const struct range *r, size_t block)
 {
 	size_t first = block << r->c->block_log2, full = (size_t)1 << r->c->block_log2;
@@ -174,7 +174,7 @@ static size_t coordinates_of(const struct range *r, size_t block)
 	return r->v.count - first < full ? r->v.count - first : full;
 }
 
-/* Where a kernel finds tile @tile of the range; a last, partial tile is completed in pad. */
+/* The memory of a tile of the range, for a kernel; pad completes a partial last tile. */
 struct tile_source {
 	const void *x;
 	enum thc_dtype dtype;
@@ -292,9 +292,9 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 
 /*
  * The transform of a block: fill() puts each tile into place (NULL if it is there), in ascending
- * order, strides 1..512 follow unless fill() does them itself, and rows of tiles are combined while
- * they are still in some cache.  The order of traversal is free, that of the stages a coordinate
- * passes through is not.  Without a rotation filling is all.
+ * order; strides 1..512 follow unless fill() does them itself; then rows of tiles are combined
+ * while they are still in some cache. The order of tiles is free, the order of the stages of a
+ * coordinate is not. Without a rotation there is only fill().
  */
 struct transform {
 	const struct thc_codec *c;
@@ -364,7 +364,7 @@ static void block_range(struct range *r, size_t block, float *scratch, float *ra
 
 	rotate_block(r, block, scratch);
 	r->c->ops->extent(scratch, n, &least, &most);
-	/* a zero is positive, whichever of several the loop has met */
+	/* makes zeros positive, whichever of several the loop has found */
 	range[0] = most + 0.0f;
 	range[1] = 0.0f - least;
 }
@@ -387,17 +387,17 @@ int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
 }
 
 /**
- * struct span - what the levels of a block stand for, in coordinates as they enter the quantiser
+ * struct span - the values of a block's levels, as coordinates that enter the quantiser
  * @offset: the coordinate of grid position codec.half
- * @step: of the grid; 0: the block is @offset and nothing else
+ * @step: of the grid; 0: all coordinates of the block are @offset
  */
 struct span {
 	float offset;
 	double step;
 };
 
-/* Standard deviation of a block's coordinates, as they enter the quantiser, in units of its norm:
- * a rotation makes them larger by sqrt(B), and what pads the block like all others.
+/* Standard deviation of a block's coordinates that enter the quantiser, in units of its norm. A
+ * rotation makes coordinates larger by sqrt(B), and spreads them over the padding.
  */
 static double spread_of(const struct range *r, size_t block)
 {
@@ -405,8 +405,8 @@ static double spread_of(const struct range *r, size_t block)
 }
 
 /*
- * Scales of other ranks come from the network: what is not a number, or not allowed, counts as
- * nothing.
+ * Scales of other ranks come from the network: those that are no number, or out of bounds, count as
+ * zero.
  */
 static struct span span_of(const struct range *r, const float *scales, size_t block)
 {
@@ -434,7 +434,7 @@ static struct span span_of(const struct range *r, const float *scales, size_t bl
 	};
 }
 
-/* How a rank quantises: constants of the round here, those of the block in q. */
+/* State of quantising: constants of the round here, constants of the block in q. */
 struct quantiser {
 	struct range *r;
 	struct thc_quant q;
@@ -443,10 +443,10 @@ struct quantiser {
 	struct thc_chunks packed;
 	const float *rotated;	/* block being quantised */
 	size_t block;
-	bool flat;		/* it has one level */
+	bool flat;		/* the block has one level */
 };
 
-/* The most common case: up to five bits, by a small table, of norms. */
+/* Is this the most common case: norms, and a small table of up to five bits? */
 static bool has_narrow_table(const struct thc_codec *c)
 {
 	return c->table.levels <= THC_NARROW_LEVELS &&
@@ -494,7 +494,7 @@ static void quantiser_block(struct quantiser *z, size_t block, const float *scal
 	z->q.from_grid = (float)span.step;
 }
 
-/* One tile of the current block: indices, and what they miss if residual is not NULL. */
+/* Quantises one tile of the current block to indices; @residual, unless NULL, receives losses. */
 static void quantise_tile(struct quantiser *z, size_t tile, float *residual)
 {
 	const float *in = z->rotated + (tile - z->block * block_tiles(z->r->c)) * THC_TILE;
@@ -524,7 +524,7 @@ static void residual_fill(void *ctx, size_t tile, float *buf)
 	quantise_tile(ctx, tile, buf);
 }
 
-/* D of a rotated-back block into the part of the caller's memory that exists. */
+/* Applies D to a block rotated back, into the existing part of the caller's memory. */
 static void unflip_block(const struct range *r, size_t block, const float *from, float *to,
 			 bool add)
 {
@@ -636,7 +636,7 @@ static void decode_fill(void *ctx, size_t tile, float *buf)
 					   (float)(d->scale / n), d->offset, buf + first);
 			continue;
 		}
-		/* all know what a flat block is, whoever is in the sum */
+		/* all ranks know the values of a flat block, whatever the contributors */
 		for (i = 0; i < each; i++)
 			buf[first + i] = d->scale == 0 ? d->offset : 0;
 	}

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
  * The THC codec: gradient -> norms -> rotated blocks -> packed indices, and lanes -> gradient, with
- * error feedback; of uniform THC, too.  Internal to libthc.  No I/O, no threads, no allocation
- * after init: a codec is immutable once set up and may be shared by threads.  How packets look and
- * when a chunk counts as lost is the client's business.
+ * error feedback; also for uniform THC. Private to libthc. No I/O, no threads, no allocation after
+ * init: a codec does not change once it is set up, and threads may share it. The client decides
+ * about packets, and when a chunk is lost.
  *
- * Units.  A block is B = 1 << block_log2 coordinates, rotated together under one norm.  A bucket of
- * count coordinates is treated as if zeros filled its last block.  A chunk is what one packet
- * carries, a power of two of at least 64 coordinates that divides a block.  Every function works on
- * a range of whole blocks: x, error, count and scales are those of the range.  round must differ
- * between buckets of one training step too, since (seed, round, block) fixes the signs of the
- * rotation and (seed, round, rank) the rounding.
+ * Units. A block is B = 1 << block_log2 coordinates, rotated together under one norm. A bucket of
+ * count coordinates counts as if zeros filled its last block. A chunk is the content of one packet,
+ * a power of two of at least 64 coordinates that divides a block. Every function works on a range
+ * of whole blocks: x, error, count and scales are those of the range. round must differ between the
+ * buckets of a training step, too, since (seed, round, block) determines the signs of the rotation
+ * and (seed, round, rank) the rounding.
  *
  * Every implementation (scalar, AVX2, AVX-512) gives the same bits for finite input.
  */
@@ -54,8 +54,8 @@ struct thc_codec_ops;
  * @seed: shared by all ranks
  * @correlate_n: ranks that round in a correlated way, 0 for independent rounding
  * @form: THC_CODEC_*
- * @half: the grid position that a block's offset stands for: g / 2, or 0 of a range
- * @inverse_log2: log2 of what the inverse transform has to be divided by
+ * @half: the grid position of a block's offset: g / 2, or 0 for ranges
+ * @inverse_log2: log2 of the divisor of the inverse transform
  * @cell: by floor of the grid position: THC_CELL() of the level below
  * @cell_level: the level indices of @cell alone, for narrow tables
  * @value: level values, as floats
@@ -117,9 +117,9 @@ static inline size_t thc_codec_blocks(const struct thc_codec *c, size_t count)
 }
 
 /**
- * struct thc_values - the coordinates of a range, as their owner has them
+ * struct thc_values - the coordinates of a range, in the owner's form
  * @x: @count of type @dtype
- * @error: floats that are added to them; NULL: none
+ * @error: floats that are added to @x; NULL: none
  */
 struct thc_values {
 	const void *x;
@@ -129,11 +129,11 @@ struct thc_values {
 };
 
 /**
- * struct thc_blocks - which blocks of which round
+ * struct thc_blocks - a range of blocks of a round
  * @round: of the bucket
- * @first_block: where in the bucket the range begins
- * @scales: agreed maxima, thc_codec_scales() a block: the norm, or the largest coordinate and what
- *	is largest of their negatives; not for rotating
+ * @first_block: number in the bucket of the range's first block
+ * @scales: agreed maxima, thc_codec_scales() per block: the norm, or the largest coordinate and the
+ *	largest negative of one; unused for rotating
  * @rank: of the worker that quantises; used for quantising alone
  */
 struct thc_blocks {
@@ -144,10 +144,10 @@ struct thc_blocks {
 };
 
 /**
- * struct thc_chunks - where indices are: a stream of bits, those of coordinate 0 come first and are
- *	the most significant ones of byte 0
+ * struct thc_chunks - memory of indices: a stream of bits, in which coordinate 0 comes first, in
+ *	the most significant bits of byte 0
  * @at: chunk k of the range has its indices at @at + k * @stride
- * @chunk: coordinates of one
+ * @chunk: coordinates of a chunk
  */
 struct thc_chunks {
 	uint8_t *at;
@@ -172,8 +172,9 @@ struct thc_sums {
 };
 
 /**
- * struct thc_residual_at - where what is lost goes
- * @error: @count floats, as many as the range has; NULL: nowhere, but for thc_codec_putback()
+ * struct thc_residual_at - destination of losses
+ * @error: @count floats, as many as the range has; NULL: losses are dropped, except in
+ *	thc_codec_putback()
  * @scratch: B floats
  */
 struct thc_residual_at {
@@ -191,11 +192,10 @@ int thc_codec_norms(const struct thc_codec *c, const struct thc_values *v, float
 		    size_t *bad);
 
 /*
- * The scales of each block, as struct thc_blocks has them: what thc_codec_norms() finds, or the
- * range of its coordinates once they are rotated, or of those that there are if they will not be.
- * kept->error, if not NULL, receives values + error, which is what an error memory has of a block
- * that is not sent, and what is compressed of one that is.  It begins with a cache line.  Same
- * errors.
+ * The scales of each block, in the form of struct thc_blocks: the norms of thc_codec_norms(), or
+ * the range of the block's coordinates, after rotation, or, without rotation, of those that are not
+ * padding. kept->error, if not NULL, receives values + error: the error memory of a block that is
+ * not sent, and the input of compression for one that is. It begins at a cache line. Same errors.
  */
 int thc_codec_measure(const struct thc_codec *c, const struct thc_values *v,
 		      const struct thc_blocks *b, const struct thc_residual_at *kept, float *scales,

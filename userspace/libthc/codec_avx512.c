@@ -156,7 +156,7 @@ FN float vf_sumsq(const vf *s)
 	return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-/* The quantiser's tables, in registers; of those that are not narrow a gather fetches all. */
+/* The quantiser's tables in registers; tables that are not narrow are gathered. */
 struct levels {
 	vi cell_lo;
 	vi cell_hi;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * What the codec asks of an instruction set, and the arithmetic that all of them must agree on to
- * the bit: tile size, sign and draw generators, conversions of single numbers.  Private to the
- * codec_*.c files.
+ * The functions that the codec needs of an instruction set, and the arithmetic that all of them
+ * share to the bit: tile size, sign and draw generators, conversions of single numbers. Private to
+ * the codec_*.c files.
  */
 #ifndef LIBTHC_CODEC_OPS_H
 #define LIBTHC_CODEC_OPS_H
@@ -27,8 +27,8 @@
 #define THC_TILE_SIGN_WORDS	(THC_TILE / 64)
 /* Coordinates the quantiser loads before it stores any of their indices. */
 #define THC_GROUP		64
-/* Levels of a narrow table, and its positions at most: vector permutes serve them. Half as many
- * levels fit into one register.
+/* Most levels and positions of a narrow table, which vector permutes serve. Half as many levels fit
+ * into one register.
  */
 #define THC_NARROW_LEVELS	32
 #define THC_NARROW_POSITIONS	64
@@ -49,17 +49,17 @@ static inline bool is_narrow(enum thc_lookup lookup)
  * struct thc_quant - constants of the quantiser for one block of one rank
  * @cell, @cell_level, @value: those of struct thc_codec; @cell_level not NULL: the table is narrow,
  *	@bits is at most 5, and @offset zero
- * @uniform: levels are all positions of the grid: they need no table
- * @gap: of a narrow table: from each level to the next, times the unit of a draw
- * @bits: of an index
+ * @uniform: levels are all positions of the grid, and need no table
+ * @gap: of a narrow table: the distance from each level to the next, times the unit of a draw
+ * @bits: bits of an index
  * @top: granularity
  * @offset: the coordinate of grid position @half
  * @to_grid: unscaled rotated coordinate -> grid steps
  * @from_grid: grid steps -> unscaled rotated coordinate
- * @unrotate: 1 / B, or 1 without a rotation; applied to what goes to the error memory
+ * @unrotate: 1 / B, or 1 without a rotation; factor of losses in the error memory
  * @draw: key of the rounding, from (seed, round, rank, tile)
  * @shift: key of the correlated shifts, from (seed, round, tile), the same on all ranks
- * @share: of a draw that a rank has in correlated rounding: 1 / n, times the unit of its part
+ * @share: a rank's part of a draw in correlated rounding: 1 / n, times the unit of its part
  * @n: ranks of correlated rounding, 0 for none
  * @rank: below @n
  */
@@ -127,7 +127,7 @@ struct thc_codec_ops {
 
 /* The loops of @simd; NULL: this CPU lacks it. */
 const struct thc_codec_ops *thc_simd_ops(enum thc_simd simd);
-/* -EOPNOTSUPP, and says so. */
+/* Returns -EOPNOTSUPP, with a sentence. */
 int thc_simd_missing(void);
 
 extern const struct thc_codec_ops thc_ops_scalar;
@@ -222,9 +222,8 @@ static inline float thc_bits_float(uint32_t u)
 	return f;
 }
 
-/* The float next to @d, or with @odd the one of the two around it whose last bit is set: it is
- * rounded once more, and then it must not look like the middle of two, nor like a value of fewer
- * bits, if it is none.
+/* The float nearest to @d; with @odd, if @d is no float, the neighbour whose last bit is set (round
+ * to odd). It is rounded again later, and must not look like a tie, or like a value of fewer bits.
  */
 static inline float thc_round_float(double d, bool odd)
 {
@@ -271,7 +270,7 @@ static inline float thc_fp16_to_float(uint16_t h)
 
 #define THC_FP16_MAX	65504.0f
 
-/* A mean of halves is no larger than THC_FP16_MAX, so its estimate is not either. */
+/* Saturates: a mean of halves is at most THC_FP16_MAX, so its estimate should not be larger. */
 static inline uint16_t thc_float_to_fp16(float f)
 {
 	uint32_t u = thc_float_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
-/* Indices side by side: what AVX2 and AVX-512 have in common. */
+/* Packing of indices, common to AVX2 and AVX-512. */
 #ifndef LIBTHC_CODEC_PACK_H
 #define LIBTHC_CODEC_PACK_H
 
@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* So many bits of an index at most: a pair of them, times a power of two, is a signed word. */
+/* Most bits of an index: a pair of indices, times a power of two, is a signed word. */
 #define PACK_BITS_MAX	6
 
-/* By bits: of each eight indices in a 64-bit word as many bytes, which lie the other way round. */
+/* By bits of an index: the order of the bytes of eight indices in each 64-bit word, which is
+ * reversed.
+ */
 static const uint8_t pack_order[PACK_BITS_MAX + 1][16] = {
 	[1] = { 0, 8 },
 	[2] = { 1, 0, 9, 8 },
@@ -20,7 +22,7 @@ static const uint8_t pack_order[PACK_BITS_MAX + 1][16] = {
 	[6] = { 5, 4, 3, 2, 1, 0, 13, 12, 11, 10, 9, 8 },
 };
 
-/* Sixteen indices, a byte each, as thc_pack_bits() packs them. */
+/* Packs sixteen indices, a byte each, as thc_pack_bits() does. */
 static inline __attribute__((always_inline)) void pack_sixteen(const uint8_t *index,
 							       unsigned int bits, uint8_t *to)
 {

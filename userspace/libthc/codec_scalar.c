@@ -95,7 +95,9 @@ static void scalar_high(float *buf, size_t stride, unsigned int radix)
 				butterflies(buf + i * stride, buf + (i + apart) * stride, stride);
 }
 
-/* A draw in units of THC_DRAW_UNIT: uniform, or for correlated rounding this rank's n-th of it. */
+/* A draw in units of THC_DRAW_UNIT: uniform, or, for correlated rounding, in this rank's n-th of
+ * the interval.
+ */
 static float draw(const struct thc_quant *q, uint32_t i)
 {
 	uint32_t u = thc_draw32(q->draw, i), part;

@@ -296,7 +296,7 @@ FN void quantise_body(const struct thc_quant *q, const struct levels *l, struct 
 	}
 }
 
-/* The loops that are run most often know how many bits there are. */
+/* The most frequent loops have a constant number of bits. */
 FN void quantise_any(const struct thc_quant *q, const struct levels *l, struct part p,
 		     float *residual)
 {
@@ -323,7 +323,7 @@ FN void quantise_any(const struct thc_quant *q, const struct levels *l, struct p
 static void vector_quantise(const struct thc_quant *quant, const float *in, unsigned int first,
 			    unsigned int n, uint8_t *packed, float *residual)
 {
-	const struct thc_quant own = *quant, *q = &own;	/* what packed cannot alias */
+	const struct thc_quant own = *quant, *q = &own;	/* a copy, which packed cannot alias */
 	const struct part p = { in, first, n, packed };
 	struct levels l;
 

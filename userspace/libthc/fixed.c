@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* Scales, and means of any number of digits: what fixed.h's loops leave to do. */
+/* Scales, and means of any number of digits, which the loops of fixed.h leave out. */
 #include <math.h>
 #include <string.h>
 
 #include "codec_ops.h"
 #include "fixed.h"
 
-/* Lanes of MAX are not negative, and 0 is who has nothing to say. */
+/* Lanes of MAX are not negative, and 0 means that the rank has no values. */
 enum { LANE_BIAS = 512 };
 
 unsigned int thc_fixed_bits(unsigned int width, unsigned int ranks)
@@ -102,8 +102,8 @@ struct thc_scale thc_scale_of_lanes(uint32_t top_lane, uint32_t low_lane)
 
 /* --- means of many digits ---------------------------------------------------- */
 
-/* Makes digits of @sums that are all of 0..2^bits - 1 but for the top one, which is what is
- * carried; -1: the number is negative, and these are the digits of its magnitude.
+/* Turns @sums into digits of 0..2^bits - 1, except the top one, which is the carry; -1: the number
+ * is negative, and these are the digits of its magnitude.
  */
 static int carry(const int32_t *sums, unsigned int limbs, unsigned int bits, int sign,
 		 int64_t *digit)
@@ -186,7 +186,7 @@ unsigned int thc_digits_count(const struct thc_digits *d, struct thc_scale s)
 void thc_digits_make(const struct thc_digits *d, const float *x, size_t n, struct thc_scale s,
 		     unsigned int index, void *lanes)
 {
-	/* a block of zeros has no scale, and fixed point sends it all the same */
+	/* a block of zeros has no scale, but fixed point sends it in any case */
 	if (thc_scale_is_zero(s))
 		memset(lanes, 0, n * d->width / 8);
 	else if (d->exact)

@@ -3,8 +3,8 @@
  * Floats as integers that can be summed: fixed point, which rounds, or limbs, which do not.
  *
  * Coordinates share a scale in blocks of THC_SCALE_BLOCK: all of them are below 2^top in magnitude
- * and multiples of 2^low, on every rank. Of @width bits of a lane one is for the sign and
- * ceil(log2 ranks) are for the sum, the other k are a rank's: no sum can overflow.
+ * and multiples of 2^low, on every rank. Of the @width bits of a lane one is for the sign and
+ * ceil(log2 ranks) are for the sum. The other k are a rank's, so no sum can overflow.
  *
  *	fixed	x is sent as rint(x 2^(k - top)), ties to even, and the mean is the sum times
  *		2^(top - k), divided by the ranks, rounded once
@@ -13,8 +13,8 @@
  *		their powers and 2^low, divided by the ranks, rounded once: the float next to the
  *		true mean, ties to even
  *
- * A sum that is zero gives +0. Every implementation gives the same bits. The I/O thread, and who
- * else calls this, rounds to nearest and keeps subnormals.
+ * A sum that is zero gives +0. All implementations give the same bits. Threads that call them, such
+ * as the I/O thread, round to nearest and keep subnormals.
  */
 #ifndef LIBTHC_FIXED_H
 #define LIBTHC_FIXED_H
@@ -32,13 +32,13 @@
 /* Bounds of a scale's exponents for fp32, the smallest subnormal and the largest value. */
 #define THC_SCALE_LOW_MIN	(-149)
 #define THC_SCALE_TOP_MAX	128
-/* With k = 25 bits, for 64 ranks. */
+/* Most digits, with k = 25 bits, for 64 ranks. */
 #define THC_LIMBS_MAX		12
-/* Fewer bits are no number. */
+/* Least bits k of a number. */
 #define THC_FIXED_BITS_MIN	4
 
 /**
- * struct thc_scale - what is known of a block
+ * struct thc_scale - the scale of a block
  * @top: values are below 2^top
  * @low: values are multiples of 2^low; above @top: all are zero
  */
@@ -96,9 +96,9 @@ struct thc_fixed_ops {
 		      const struct thc_mean *m, float *out);
 };
 
-/* Is it one of enum thc_precision? */
+/* Is @precision one of enum thc_precision? */
 bool thc_precision_known(unsigned int precision);
-/* Has it bits enough for sums of @ranks ranks? */
+/* Has @precision enough bits for sums of @ranks ranks? */
 bool thc_precision_fits(unsigned int precision, unsigned int ranks);
 /* NULL, or why a job of @ranks ranks cannot have it. */
 const char *thc_precision_check(unsigned int precision, unsigned int ranks);
@@ -112,12 +112,12 @@ bool thc_scale_measure(const struct thc_fixed_ops *ops, const float *x, size_t n
 /* Digits that the values of a block have, 0 if all are zero. */
 unsigned int thc_scale_limbs(struct thc_scale s, unsigned int bits);
 
-/* Lanes of MAX: 0 for a block of zeros, else more the wider the scale is; and back. Whatever a
- * lane has, the scale is one that THC_LIMBS_MAX limbs can have.
+/* Lanes of MAX for a scale: 0 for a block of zeros, else larger the wider the scale is. Whatever a
+ * lane holds, its scale fits THC_LIMBS_MAX limbs.
  */
 uint32_t thc_scale_top_lane(struct thc_scale s);
 uint32_t thc_scale_low_lane(struct thc_scale s);
-/* @low_lane: 0 if only @top is wanted, of fixed point. */
+/* The scale of lanes; @low_lane: 0 in fixed point, which needs only @top. */
 struct thc_scale thc_scale_of_lanes(uint32_t top_lane, uint32_t low_lane);
 
 /* Means of @limbs digits, @digit[0] the lowest one, each of @n coordinates. */

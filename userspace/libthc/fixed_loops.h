@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * The loops of fixed.h, one text that compilers make vectors of: fixed_scalar.c, fixed_avx2.c and
- * fixed_avx512.c include it, each with its own flags. It defines thc_fixed_loops; whoever includes
- * it gives it a name and exports it.
+ * The loops of fixed.h, which compilers vectorise: fixed_scalar.c, fixed_avx2.c and fixed_avx512.c
+ * include this file, each with its own flags. It defines thc_fixed_loops, which the including file
+ * renames and exports.
  */
 #ifndef LIBTHC_FIXED_LOOPS_H
 #define LIBTHC_FIXED_LOOPS_H
@@ -26,7 +26,7 @@ static inline int32_t exponent_of(uint32_t bits)
 	return exponent ? exponent : 1;
 }
 
-/* The exponent of the lowest bit set, by that of the float that has no other. */
+/* The exponent of the lowest bit set, from the float that has only this bit. */
 static inline int32_t lowest_bit(uint32_t bits)
 {
 	uint32_t mantissa = mantissa_of(bits);
@@ -67,7 +67,7 @@ static void largest(const float *x, size_t n, uint32_t *most)
 	*most = found;
 }
 
-/* 2^@exponent as two floats, whose product may be beyond what one float can be. */
+/* 2^@exponent as two factors, since one float may not reach it. */
 static inline void power_of(int exponent, float power[2])
 {
 	int half = exponent / 2;
@@ -138,10 +138,10 @@ static void limb(const float *x, size_t n, int low, unsigned int bits, unsigned 
 	}
 }
 
-/* What a sum is divided by: the ranks, their inverse, and what it lacks. A quotient that a float,
- * or the middle of two, can be is exact. Any other one is off by the last bit of a double at most,
- * which changes nothing: of 31 bits, divided by at most 64, it is 2^-14 of two floats' distance
- * away from their middle.
+/* The divisor of a sum: the ranks, their inverse, and the error of the inverse. A quotient that is
+ * a float, or the middle of two, is exact. Any other one is off by at most the last bit of a
+ * double, which does not change its rounding: of 31 bits, divided by at most 64, it is 2^-14 of the
+ * distance of two floats away from their middle.
  */
 struct divisor {
 	double ranks, inverse, rest;
@@ -234,7 +234,9 @@ static inline void mean2_loop(const int32_t *digit0, const int32_t *digit1, size
 
 	for (i = 0; i < n; i++) {
 		double high = digit1[i] * base, lower = digit0[i], sum = high + lower;
-		/* exact: a sum below 2^53 has lost nothing, and in a larger one high is more */
+		/* exact: a sum below 2^53 loses no bits, and in a larger one high has the larger
+		 * magnitude
+		 */
 		double rest = lower - (sum - high);
 
 		out[i] = thc_round_float(divided_to_odd(sum, rest, ranks, inverse, halves) * unit,
@@ -286,9 +288,9 @@ static void mean2_any(const int32_t *digit0, const int32_t *digit1, size_t n,
 #endif
 
 #if !defined(__FMA__) || defined(__AVX512DQ__)
-/* The rounding of a 64-bit integer to a float is all there is to be rounded, if the power of two by
- * which it is multiplied is a float: what is subnormal then has fewer than 24 bits and has not been
- * rounded. AVX2 has no such conversion.
+/* Is the conversion of a 64-bit integer to a float the only rounding? It is if the power of two
+ * that multiplies it is a float: a result that becomes subnormal then has fewer than 24 bits, and
+ * was not rounded. AVX2 has no such conversion.
  */
 static inline bool rounds_once(const struct thc_mean *m)
 {

@@ -5,7 +5,7 @@
 
 #include "peel.h"
 
-/* Of an entry of the order, which hash; the coordinate is above. */
+/* Bits of an entry of the order that name the hash; the coordinate is above them. */
 #define HASH_BITS	2
 
 void thc_peel_lay_out(struct thc_peel *p, const struct thc_sketch *s, struct thc_layout *l)
@@ -13,7 +13,7 @@ void thc_peel_lay_out(struct thc_peel *p, const struct thc_sketch *s, struct thc
 	uint32_t cells = thc_sketch_part_cells(s), words = s->part / 32;
 
 	p->cell = thc_lay(l, cells * sizeof(*p->cell));
-	/* each of them has a cell of its own */
+	/* each entry has a cell of its own */
 	p->order = thc_lay(l, cells * sizeof(*p->order));
 	p->before = thc_lay(l, words * sizeof(*p->before));
 	p->left = thc_lay(l, words * sizeof(*p->left));
@@ -26,7 +26,7 @@ static uint32_t load_of(uint32_t cell)
 	return cell >> THC_PEEL_COORDINATE;
 }
 
-/* One item: no less, no more. */
+/* Has the cell exactly one item? */
 static bool is_single(uint32_t cell)
 {
 	return load_of(cell) == 1;
@@ -65,8 +65,8 @@ static void load(struct thc_peel *p, const struct thc_sketch *s, const uint32_t 
 	}
 }
 
-/* Takes the item of @cell, its only one, out of all its cells; those that have one item then go
- * to the end of the order, at @end. Returns the new end.
+/* Takes the only item of @cell out of all its cells, and appends cells that have one item then to
+ * the order, at @end. Returns the new end.
  */
 static uint32_t take(struct thc_peel *p, const struct thc_sketch *s, uint32_t cell, uint32_t end)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* How a sketch is laid out, and values added to it. */
+/* The layout of a sketch, and the addition of values to it. */
 #include "sketch.h"
 
-/* Items of a lane, at least, where there are several. Rows are hashed once for all their lanes,
- * which saves time where a row has many items: at most a tenth. But few items need more buckets
- * each, and lanes differ in how many they have.
+/* Least items of a lane, if there are several lanes. Rows are hashed once for all their lanes,
+ * which saves at most a tenth of the time where a row has many items. But few items need more
+ * buckets each, and lanes differ in their number of items.
  */
 #define LANE_ITEMS	32768
 #define LANES_LOG2_MAX	4
@@ -12,7 +12,7 @@
 /* --- layout ----------------------------------------------------------------- */
 
 /**
- * struct rule - what 2^i items of a lane need
+ * struct rule - buckets for 2^i items of a lane
  * @three, @coupled: buckets, in thousandths of items
  * @windows: with @coupled
  *
@@ -49,7 +49,7 @@ uint32_t thc_sketch_buckets(enum thc_sketch_hashes hashes, uint32_t items, uint3
 	from = hashes == THC_SKETCH_THREE ? low->three : low->coupled;
 	to = hashes == THC_SKETCH_THREE ? high->three : high->coupled;
 	way = items - (1U << i);
-	/* between two powers of two */
+	/* interpolate between two powers of two */
 	from -= (uint32_t)((uint64_t)(from - to) * way >> i);
 	*windows = hashes == THC_SKETCH_THREE ? 1 : low->windows;
 	return (uint32_t)(((uint64_t)items * from + 999) / 1000);
@@ -91,7 +91,7 @@ void thc_sketch_init(struct thc_sketch *s, size_t count, size_t capacity,
 	};
 	if (capacity > count)
 		capacity = count;
-	/* of a part: a part's coordinates of so many of a bucket */
+	/* expected items of a part, in proportion to its coordinates */
 	items = (uint32_t)((uint64_t)capacity * part / count);
 	while (lanes_log2 < LANES_LOG2_MAX && items >> (lanes_log2 + 1) >= LANE_ITEMS)
 		lanes_log2++;
@@ -104,7 +104,7 @@ void thc_sketch_init(struct thc_sketch *s, size_t count, size_t capacity,
 
 /* --- values ----------------------------------------------------------------- */
 
-/* Of @words words of one part, which begin with row @row; how many values there are. */
+/* Adds the values of @words words of one part, which begin with row @row; returns their number. */
 static size_t add_to_part(const struct thc_sketch *s, uint32_t row, const uint32_t *bits,
 			  size_t words, const int32_t *values, uint32_t *cells)
 {

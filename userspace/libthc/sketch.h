@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * Where a count sketch has the values of a bucket: hashes, signs, cells, and how many cells there
- * are. peel.h takes sums of sketches apart.
+ * The layout of a count sketch of a bucket's values: hashes, signs, and the number of cells. peel.h
+ * recovers values from sums of sketches.
  *
- * A bucket of gradients is cut into parts of as many coordinates, all but the last one. Within a
- * part coordinate = row * lanes + lane. A row's hashes h_j = murmur3_x86_32(row as four bytes,
- * little-endian; seed j) choose a bucket each, for all its lanes; a cell is a bucket's lane. A
- * value is added to a cell for each hash, or subtracted if the hash has its top bit. Cells are
- * summed modulo 2^32.
+ * A bucket of gradients is cut into parts of equal size; the last one may be smaller. Within a part
+ * coordinate = row * lanes + lane. A row's hashes h_j = murmur3_x86_32(row as four bytes,
+ * little-endian; seed j) choose a bucket each, for all its lanes; a cell is one lane of a bucket.
+ * Each hash adds a value to a cell, or subtracts it if the hash has its top bit. Cells are summed
+ * modulo 2^32.
  *
- * Buckets of a lane are segments of @range buckets. Hash j's bucket is in segment w + j, and where
- * in there the lower 31 bits of h_j say: x * @range >> 31. (The published layout has h mod R, which
+ * The buckets of a lane form segments of @range buckets. The bucket of hash j is in segment w + j,
+ * at x * @range >> 31 for the lower 31 bits x of h_j. (The published layout has h mod R, which
  * needs a division.) Three hashes have three segments, and w is 0: subtables (LHC, arXiv
- * 2402.07529). Four hashes have @windows + 3 segments, of which the product h_0 * @windows chooses
- * w: spatial coupling (Walzer, SODA 2021), where peeling that begins at both ends goes on through
- * loads that would stop it elsewhere. A row so never has a bucket twice; two rows may have the same
- * buckets, and are not told apart then.
+ * 2402.07529). Four hashes have @windows + 3 segments, and the product h_0 * @windows chooses w:
+ * spatial coupling (Walzer, SODA 2021), where peeling that begins at both ends goes on at loads
+ * that would stop it elsewhere. So a row never has a bucket twice; two rows with equal buckets
+ * cannot be told apart.
  *
- * Pure functions, of integers: all ranks have the same cells.
+ * Pure functions of integers: all ranks have the same cells.
  */
 #ifndef LIBTHC_SKETCH_H
 #define LIBTHC_SKETCH_H
@@ -31,14 +31,14 @@ enum thc_sketch_hashes {
 	THC_SKETCH_HASHES_MAX = 4,
 };
 
-/* Coordinates of a part are a multiple of the one, and at most the other. */
+/* Least and most coordinates of a part, which are a multiple of the least. */
 #define THC_SKETCH_PART_STEP	4096U
 #define THC_SKETCH_PART_MAX	(1U << 20)
 
 /**
- * struct thc_sketch - how a bucket is laid out
- * @count: its coordinates; a part has @part, but the last one what is left
- * @buckets: of a lane of a part; @range of a segment
+ * struct thc_sketch - the layout of a bucket
+ * @count: the bucket's coordinates; a part has @part, the last one the rest
+ * @buckets: buckets of a lane of a part; @range: buckets of a segment
  * @windows: segments that hash 0 may choose
  */
 struct thc_sketch {
@@ -52,8 +52,8 @@ struct thc_sketch {
 	unsigned int	lanes_log2;
 };
 
-/* A row's bucket by each hash, and what its values are XORed with before @sign is subtracted:
- * 0, or all ones where they are negated.
+/* A row's bucket by each hash, and the mask by which its values are negated: they are XORed with
+ * @sign, and then @sign is subtracted. It is 0, or all ones for a negation.
  */
 struct thc_places {
 	uint32_t bucket[THC_SKETCH_HASHES_MAX];
@@ -65,14 +65,14 @@ struct thc_places {
  */
 void thc_sketch_init(struct thc_sketch *s, size_t count, size_t capacity,
 		     enum thc_sketch_hashes hashes);
-/* So many lanes, windows, and buckets of a lane at least: what thc_sketch_init() chooses. */
+/* Sets the number of lanes, of windows, and the least number of buckets of a lane. */
 void thc_sketch_shape(struct thc_sketch *s, unsigned int lanes_log2, uint32_t windows,
 		      uint32_t buckets);
 /* Buckets and windows by which @items of a lane, at least 1, leave nothing in nine of ten draws. */
 uint32_t thc_sketch_buckets(enum thc_sketch_hashes hashes, uint32_t items, uint32_t *windows);
 
-/* Adds @values to @cells of all parts: those of the coordinates that have a bit in @words words of
- * @bits, one behind the other. Bit 0 is that of coordinate 32 @first_word.
+/* Adds @values, one behind the other, to @cells of all parts: values of the coordinates that have a
+ * bit in @words words of @bits. Bit 0 is coordinate 32 @first_word.
  */
 void thc_sketch_add(const struct thc_sketch *s, size_t first_word, const uint32_t *bits,
 		    size_t words, const int32_t *values, uint32_t *cells);
@@ -121,7 +121,7 @@ static inline void thc_sketch_places(const struct thc_sketch *s, uint32_t row, s
 	uint64_t x = (uint64_t)(h & lower) * s->windows;
 	unsigned int j;
 
-	/* what is behind the binary point is as even as all of it was */
+	/* the bits behind the binary point are as uniform as all bits were */
 	first = (uint32_t)(x >> 31) * s->range;
 	p->bucket[0] = first + (uint32_t)((x & lower) * s->range >> 31);
 	p->sign[0] = 0 - (h >> 31);

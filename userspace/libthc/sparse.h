@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * Floats of which few are not zero: where those are, and they alone. Bits are words of 32
- * coordinates, the first one in the lowest bit. Every implementation gives the same.
+ * Sparse floats: the places of those that are not zero, and their values by themselves. Bits are
+ * words of 32 coordinates, the first one in the lowest bit. All implementations give the same
+ * results.
  */
 #ifndef LIBTHC_SPARSE_H
 #define LIBTHC_SPARSE_H
@@ -22,17 +23,18 @@
 
 /**
  * struct thc_sparse_ops - the loops
- * @mark: bit i of @bits: |@x[i]| is at least the float whose bits are @least, 1: it is not 0; zeros
- *	behind the last one. True: some value without a bit is not +0
- * @pack: those of 32 @words floats whose bit is set, one behind the other; how many
- * @unpack: 32 @words floats: @values, one behind the other, where a bit is set, else 0; how many
- *	values it took
- * @scatter: @values, one behind the other, to where a bit is set; all else stays
- * @widen: @values of the bits @own, one behind the other, as those of @bits, which has all of
- *	@own: 0 for the others; how many of @values it took. THC_PACK_SLACK floats behind @values
- *	may be read
+ * @mark: sets bit i of @bits if |@x[i]| is at least the float whose bits are @least (1: it is not
+ *	0); zeros behind the last one. Returns whether some value without a bit is not +0
+ * @pack: collects the floats, of 32 @words, whose bit is set, one behind the other; returns their
+ *	number
+ * @unpack: writes 32 @words floats: @values, one behind the other, where a bit is set, else 0;
+ *	returns the number of values read
+ * @scatter: writes @values, one behind the other, where a bit is set; other floats stay
+ * @widen: turns @values of the bits @own, one behind the other, into those of @bits, which has all
+ *	of @own: 0 for the others; returns the number of @values read. THC_PACK_SLACK floats behind
+ *	@values may be read
  *
- * @pack and @scatter only move what they are given: it may be other words of 32 bits.
+ * @pack and @scatter only move their input, which may be other words of 32 bits.
  */
 struct thc_sparse_ops {
 	bool (*mark)(const float *x, size_t n, uint32_t least, uint32_t *bits);
@@ -78,7 +80,7 @@ static inline bool thc_mark_singly(const float *x, size_t from, size_t n, uint32
 	return others;
 }
 
-/* Some of THC_PACK_WORDS words have a bit. */
+/* Has any of THC_PACK_WORDS words a bit? */
 static inline bool thc_pack_any(const uint32_t *bits)
 {
 	uint32_t any = 0;

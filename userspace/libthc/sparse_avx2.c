@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0)
-/* The loops of sparse.h with AVX2: eight floats change places as a table has it for their bits. */
+/* The loops of sparse.h with AVX2: tables indexed by the bits permute eight floats. */
 #include "codec_ops.h"
 #include "sparse.h"
 

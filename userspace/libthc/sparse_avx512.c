@@ -6,7 +6,7 @@
 #ifdef THC_X86_KERNELS
 #include <immintrin.h>
 
-/* The bits of 16 values; *@others: those of the values that have none. */
+/* Marks 16 values; *@others: bits of the values without a mark. */
 static uint32_t mark16(__m512 x, __m512i least, __m512i *others)
 {
 	__m512i v = _mm512_castps_si512(x);
@@ -37,7 +37,9 @@ static bool mark(const float *x, size_t n, uint32_t least, uint32_t *bits)
 	return _mm512_test_epi32_mask(others, others);
 }
 
-/* A compressed store is slow: what is behind the values is overwritten by the next ones. */
+/* A compressed store is slow. This store writes floats behind the values, which the next values
+ * overwrite.
+ */
 static size_t pack16(__m512 x, uint32_t bits, float *values)
 {
 	_mm512_storeu_ps(values, _mm512_maskz_compress_ps((__mmask16)bits, x));

@@ -63,13 +63,13 @@ static double clamp_threshold(double p)
 	return nearbyint(normal_upper_inverse(p / 2) / THRESHOLD_UNIT) * THRESHOLD_UNIT;
 }
 
-/* False for NaN, too. */
+/* Is @t in range? False for NaN, too. */
 static bool threshold_valid(double t)
 {
 	return t > 0 && t < THC_THRESHOLD_MAX;
 }
 
-/* One of the g + 1 grid positions, with what the cost of an interval needs of it. */
+/* One of the g + 1 grid positions, with the terms of the cost of an interval. */
 struct grid {
 	double a;
 	double density;
@@ -123,10 +123,10 @@ struct solve_range {
 };
 
 /*
- * here[i] becomes the least cost of an interval from i to a j, and of what leads on from there.
- * The cost of an interval is a sum over what lies in it of a product of two distances: it obeys
- * the quadrangle inequality, so the best j of a greater i is not smaller, and what is known of a
- * position halves the search of those on either side.
+ * here[i] becomes the least cost of an interval from i to some j and of the way on from j. The cost
+ * of an interval is a sum of products of two distances, so it obeys the quadrangle inequality: the
+ * best j of a greater i is not smaller, and the result of one position halves the search of those
+ * on either side.
  */
 static void solve_row(const struct grid *grid, const double *next, struct solve_range r,
 		      double *here)
@@ -171,9 +171,9 @@ static void solve_costs(const struct grid *grid, unsigned int g, unsigned int in
 }
 
 /*
- * What the best levels cost, of @rest with half of the intervals, rounded down, and one more. Their
- * number is odd and the density even: what leads to the interval in the middle costs what leads on
- * from where the mirror has it.
+ * The cost of the best levels, from @rest for half of the intervals, rounded down, and one more.
+ * Their number is odd and the density even: the way to the interval in the middle costs as much as
+ * the way on from its mirror image.
  */
 static double least_cost(const double *rest, unsigned int g, unsigned int intervals)
 {
@@ -294,7 +294,7 @@ int thc_table_check(const struct thc_table *t, unsigned int n, unsigned int widt
 	return 0;
 }
 
-/* What clamping alone adds to the error, for any number of ranks. */
+/* The error of clamping alone, for any number of ranks. */
 static double truncated(const struct thc_table *t)
 {
 	return 2 * ((1 + t->t * t->t) * normal_upper(t->t) - t->t * normal_density(t->t));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (LGPL-2.1 OR BSD-2-Clause OR GPL-2.0) */
 /*
- * What the solver of tables shares with its tests; tables themselves are
- * public, see libthc.h.
+ * Functions of the table solver for libthc and tests; tables themselves are public, see libthc.h.
  */
 #ifndef LIBTHC_TABLE_H
 #define LIBTHC_TABLE_H
@@ -23,7 +22,7 @@ bool thc_table_valid(const struct thc_table *t);
  * one rank's draw to chance, so their sum is as if rounded between levels @n times as dense.
  */
 double thc_table_nmse_correlated(const struct thc_table *t, unsigned int n);
-/* Fills in @t->cost of a table whose other members are there. */
+/* Fills in @t->cost of a table that is otherwise complete. */
 void thc_table_price(struct thc_table *t);
 
 /* thc_table_solve() but for the levels: what the best ones cost, in less than half the time. */

@@ -21,7 +21,7 @@
 #define GRANULARITY_FEW_BITS_MOST	127
 #define FEW_BITS			4
 
-/* Clamp fractions looked at; many levels can want fewer clamped, and two levels more. */
+/* Range of clamp fractions; many levels may need smaller ones, two levels larger ones. */
 #define P_MIN		1e-6
 #define P_MIN_MANY_BITS	1e-10
 #define P_MAX		0.25
@@ -38,9 +38,9 @@
 #define CANDIDATES_WORK	8192
 
 /*
- * Error feedback adds to a gradient what its compression lost.  If compression loses the share k of
- * the squared length, what it is given is 1 / (1 - k) times as long, squared: at this k the memory
- * is as long as the gradient, and at 1 it grows without end.
+ * Error feedback adds the loss of a gradient's compression to the next gradient. If compression
+ * loses the share k of the squared length, its input is 1 / (1 - k) times as long, squared: at this
+ * k the memory is as long as the gradient, and at 1 it grows without bound.
  */
 #define FEEDBACK_LOSS_MOST	0.5
 #define FEEDBACK_EXCESS_PRICE	1e3
@@ -51,7 +51,7 @@ static const struct thc_struct_layout layout = {
 	.now = sizeof(struct thc_table_wish),
 };
 
-/* What is to be least. */
+/* The price to minimise. */
 static double price(const struct thc_table_wish *w, const struct thc_table *t)
 {
 	double excess = thc_table_nmse(t, 1) - FEEDBACK_LOSS_MOST, error;
