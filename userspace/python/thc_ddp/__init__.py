@@ -12,12 +12,12 @@ Arguments override the environment:
     state, hook = thc_hook(aggregator="10.0.0.100", job=1, key_file="/etc/thc/job1.key")
 
 At the end state.close() leaves the job. After a ThcError all ranks call
-state.rejoin() and repeat the step, see examples/train_ddp.py. After a
-ThcDisagreement, which is one of them, this does not help: the ranks reduce
-different things, or hold different results, and go back to a checkpoint. The
-arithmetic and the network are in libthc. thc_ddp looks for libthc.so in the
-environment variable LIBTHC, in build/ of a source tree, and where the system
-keeps libraries.
+state.rejoin() and repeat the step, see examples/train_ddp.py. rejoin() does not
+mend a ThcDisagreement, a subclass of ThcError: the ranks reduce different
+things, or hold different results, and must go back to a checkpoint. libthc does
+the arithmetic and the network. thc_ddp takes libthc.so from the path in the
+environment variable LIBTHC, else from build/ of a source tree, else from the
+system's library path.
 """
 from thc_ddp.client import ThcClient, ThcDisagreement, ThcError
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""libthc.h in ctypes: structures and prototypes, field by field as the header
-has them (tests/python/test_abi.py compares), and where the library is found.
-No policy.
+"""libthc.h in ctypes: structures and prototypes, field by field as in the header
+(tests/python/test_abi.py compares them), and the search for the library. No
+policy.
 """
 import ctypes
 import ctypes.util
@@ -109,7 +109,7 @@ def _candidates():
 
 
 def load():
-    """libthc with its prototypes; OSError says where it was looked for."""
+    """Returns libthc with its prototypes set. OSError: no candidate could be loaded."""
     tried = []
     for name in _candidates():
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""One membership in a THC job: libthc's client as a Python object, working on
-addresses of buffers. Knows nothing of torch.
+"""One membership in a THC job: libthc's client as a Python object. It works on
+addresses of buffers and does not use torch.
 """
 import ctypes
 import errno
@@ -18,7 +18,7 @@ _lib_lock = threading.Lock()
 
 
 def library():
-    """libthc, loaded once per process."""
+    """libthc as a ctypes library, loaded once per process. OSError: it was not found."""
     global _lib
     with _lib_lock:
         if _lib is None:
@@ -27,7 +27,7 @@ def library():
 
 
 class ThcError(RuntimeError):
-    """What libthc says went wrong, in a sentence; errno is the positive code."""
+    """An error of libthc, or a bad argument. errno: the positive error number."""
 
     def __init__(self, message, code=0):
         super().__init__(message)
@@ -38,8 +38,8 @@ class ThcError(RuntimeError):
 
 
 class ThcDisagreement(ThcError):
-    """EBADMSG, on all ranks alike: they disagree about what they reduce, or hold different
-    results. Joining again does not make them agree.
+    """EBADMSG, raised on all ranks: the ranks reduce different things, or hold different results.
+    rejoin() does not make them agree.
     """
 
 
@@ -47,7 +47,7 @@ def _check(result):
     if result < 0:
         sentence = library().thc_last_error().decode(errors="replace")
         sentence = sentence.replace("thc_client_rejoin()", "rejoin()")
-        # ENOTSUP is the same number, and in no table
+        # errno.errorcode calls this number ENOTSUP, the documents call it EOPNOTSUPP
         name = ("EOPNOTSUPP" if result == -errno.EOPNOTSUPP else
                 errno.errorcode.get(-result, str(-result)))
         kind = ThcDisagreement if result == -errno.EBADMSG else ThcError
@@ -56,7 +56,7 @@ def _check(result):
 
 
 def whole_number(name, value, most=2**64 - 1):
-    """An int in its range: ctypes would take others modulo 2^n."""
+    """value as an int from 0 to most, else ThcError: ctypes would wrap it modulo 2^n."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -67,14 +67,14 @@ def whole_number(name, value, most=2**64 - 1):
 
 
 def real_number(name, value):
-    """A float; a text is none, even if it has digits."""
+    """value as a float. ThcError if value is no number: float() would accept a str."""
     if not isinstance(value, numbers.Real):
         raise ThcError(f"{name}={value!r}: give a number", errno.EINVAL)
     return float(value)
 
 
 def switch(name, value):
-    """A bool: "no" would count as yes."""
+    """value as a bool. ThcError for anything but True and False: bool("no") is True."""
     if isinstance(value, str) or value not in (True, False):
         raise ThcError(f"{name}={value!r}: give True or False", errno.EINVAL)
     return bool(value)
@@ -106,7 +106,7 @@ def _milliseconds(name, seconds):
     if not 0 <= seconds <= 4e6:
         raise ThcError(f"{name}={seconds!r}: give seconds from 0 (the default) to 4000000",
                        errno.EINVAL)
-    # 0 is the default
+    # times below 1 ms must not become 0, which is the default
     return max(1, round(seconds * 1000)) if seconds else 0
 
 
@@ -115,7 +115,7 @@ _READERS = {"error_feedback": switch, "timeout": _milliseconds, "join_timeout": 
 
 
 def check_options(options):
-    """Refuses those of ThcClient that it would refuse when it joins, before that."""
+    """Checks options of ThcClient before the job is joined; raises ThcError as ThcClient would."""
     for name, read in _READERS.items():
         if name in options:
             read(name, options[name])
@@ -126,13 +126,13 @@ def _text(value):
 
 
 def _read_key(path):
-    """The job's secret key, in an array that the caller wipes; None: it has none."""
+    """The job's secret key in an array, which the caller must wipe; None if path is None."""
     if path is None:
         return None
     try:
         encoded = os.fsencode(path)
     except TypeError:
-        # without the value: it may be a secret
+        # the message omits the value, which may be the key itself
         raise ThcError("key_file: give the path of the file with the job's key, which "
                        "`thcctl genkey FILE` makes", errno.EINVAL) from None
     key = (ctypes.c_uint8 * abi.KEY_BYTES)()
@@ -141,21 +141,23 @@ def _read_key(path):
 
 
 class ThcClient:
-    """A rank of a job; returns from __init__ when all ranks have joined. It leaves by close(), when
-    it is dropped, or at the end of the process.
+    """A rank of a job. __init__ returns when all ranks have joined. The client leaves the job by
+    close(), when it is garbage-collected, or at the end of the process.
 
-    aggregator: its address or host name, a link-local address as fe80::1%eth0;
-    key_file: path of the file with the job's secret key, read once, to join, None: a
-    job without one (seal=sum, seal=none);
-    port: 0 for the default; bind: local address or its name; interface: where
-    multicast answers arrive, None: by the route; timeout and
-    join_timeout: seconds, 0 for the defaults; window: chunks in flight at each of the
-    job's aggregators, 0: the job's;
-    scheme: which one the job must have, one of schemes(), None: any; nonfinite:
-    NaN or Inf in some rank's gradient is a result, not an error; rate, error: of
-    all-reduces that say nothing else, see start(), 0: the job's
+    aggregator: address or host name; a link-local address is written fe80::1%eth0
+    key_file: path of the file with the job's secret key; None: the job has no key (seal=sum,
+        seal=none)
+    job: job number; rank: 0 to n - 1; port: the aggregator's base UDP port, 0: 18500
+    bind: local address or host name
+    interface: receives multicast answers, None: the one of the route to the aggregator
+    error_feedback: True: the next step makes up for what compression lost
+    timeout, join_timeout: seconds, 0: 60 s
+    window: most chunks in flight at each of the job's aggregators, 0: the job's slots
+    scheme: the scheme that the job must have, one of schemes(), None: any
+    nonfinite: True: NaN or Inf in a rank's gradient is a result (see wait()), not an error
+    rate, error: defaults for start(), 0: the job's
 
-    One thread at a time, except wait() and wait_rows().
+    Methods raise ThcError. One thread at a time may use a client, except for wait(), wait_rows().
     """
 
     def __init__(self, aggregator, job, key_file, rank, port=0, bind=None, interface=None,
@@ -191,7 +193,7 @@ class ThcClient:
             raise
 
     def _check_job(self):
-        """Whoever starts the job's thcd anew may give it another scheme."""
+        """Compares schemes at each join: a restarted thcd may give the job another scheme."""
         has = self.info()["scheme"]
         self._refused = None
         if self._scheme not in (None, has):
@@ -200,7 +202,7 @@ class ThcClient:
             raise ThcError(self._refused, errno.EINVAL)
 
     def close(self):
-        """Leaves the job; requests still under way fail."""
+        """Leaves the job; requests in progress fail with ECANCELED."""
         self._handle = ctypes.c_void_p()
         self._leave()
 
@@ -216,27 +218,32 @@ class ThcClient:
         return self._handle
 
     def _member(self):
-        """... of a job that has the scheme that it must have."""
+        """The handle, if the job has the scheme that was asked for, else ThcError."""
         if self._refused:
             raise ThcError(self._refused, errno.EINVAL)
         return self._live()
 
     def rejoin(self):
-        """After an error: waits until all ranks have rejoined."""
+        """Begins a new session after an error; returns when all ranks have called rejoin()."""
         _check(self._lib.thc_client_rejoin(self._live()))
         self._check_job()
 
     def start(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
               grain=0, keep=0.0, rate=0.0, error=0.0, group=0):
-        """Begins the all-reduce of count values at address; pass on to wait().
+        """Begins the all-reduce of count values at address; returns a request for wait().
 
-        The buffer must live, and is the library's, until wait() returns. scheme: of schemes(),
-        None: the job's; precision: of floats by the schemes none and lhc; grain: of lhc, values
-        that are zero together. All ranks give the same. keep: of lhc, the fraction of the values
-        that is sent, 0: all; the rest stays in the error memory of key. Of thc, in jobs that have
-        tables for it, rate: bits a value, up and down together, or abi.RATE_FIXED; error: that
-        many as give this expected squared error, of the squared norm; both 0: the client's.
-        group: buckets of a step with the same number meet that together, 0: each by itself.
+        The library owns the buffer until wait() returns. All ranks must give equal arguments,
+        except address and keep.
+
+        key: names the error memory; scheme: one of schemes(), None: the job's
+        precision: abi.EXACT or abi.FIXED_n, for floats by the schemes none and lhc
+        grain: scheme lhc sends this many neighbouring values if one is not zero; a power of two
+        keep: scheme lhc sends this fraction of the values, the largest, and leaves the rest in the
+            error memory of key; 0: all values
+        rate: scheme thc spends this many bits per value, up plus down; abi.RATE_FIXED: the table's
+        error: scheme thc spends the fewest bits that keep the expected NMSE at error. rate and
+            error need a job with tables for them; both 0: those of the client
+        group: buckets with one number meet rate or error together; 0: each bucket by itself
         """
         request = ctypes.c_void_p()
         call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=_key(key),
@@ -249,22 +256,23 @@ class ThcClient:
         return request
 
     def wait(self, request):
-        """Ends an all-reduce, once per start(); the buffer holds the mean, of integers the sum.
+        """Ends an all-reduce, once per start(); the buffer then holds the mean (integers: the sum).
 
-        False: some rank's gradient was not finite, and the buffer holds NaN.
+        Returns False if a rank's gradient was not finite: the buffer then holds NaN.
         """
         return _check(self._lib.thc_allreduce_wait(request)) != abi.NONFINITE
 
     def allreduce(self, address, count, dtype=abi.FP32, key=0, scheme=None, precision=abi.EXACT,
                   grain=0, keep=0.0, rate=0.0, error=0.0, group=0):
+        """start() and wait(); blocks."""
         return self.wait(self.start(address, count, dtype, key, scheme, precision, grain, keep,
                                     rate, error, group))
 
     def start_rows(self, tensor_rows, rows, arrays, dtype=abi.FP32, key=0, precision=abi.EXACT):
-        """Begins the all-reduce of rows of a tensor of tensor_rows, by the scheme lhc.
+        """Begins the all-reduce of some rows of a tensor with tensor_rows rows, by scheme lhc.
 
-        rows: (address, count) of their numbers, 64-bit integers that ascend; arrays: [(address,
-        values of a row)]. All of it must live until wait_rows().
+        rows: (address, count) of the row numbers, ascending 64-bit integers; arrays: [(address,
+        values per row)]. The memory must live until wait_rows() returns.
         """
         n, request = len(arrays), ctypes.c_void_p()
         widths = (whole_number("width", width, 2**32 - 1) for _, width in arrays)
@@ -281,8 +289,9 @@ class ThcClient:
         return request
 
     def wait_rows(self, request, take):
-        """Ends an all-reduce of rows: take(count, address of row numbers, [addresses of means]),
-        which are gone after that. None: some rank's values were not finite.
+        """Ends an all-reduce of rows; returns what take(count, address of row numbers, [addresses
+        of means]) returns. The addresses are valid during take() only. None: a rank's values were
+        not finite.
         """
         out = abi.Rows(size=ctypes.sizeof(abi.Rows))
         nonfinite = abi.NONFINITE == _check(
@@ -293,21 +302,23 @@ class ThcClient:
             self._lib.thc_rows_free(ctypes.byref(out))
 
     def error_count(self, key):
-        """Floats in the error memory of key, 0 if it has none."""
+        """The number of floats in the error memory of key; 0: key has no error memory."""
         return self._lib.thc_error_export(self._live(), _key(key), None, 0)
 
     def error_export(self, key, address, count):
+        """Copies at most count floats of key's error memory; returns error_count()."""
         return self._lib.thc_error_export(self._live(), _key(key), address, _count(count))
 
     def error_import(self, key, address, count):
+        """Replaces key's error memory by count floats; count=0 drops it."""
         _check(self._lib.thc_error_import(self._live(), _key(key), address, _count(count)))
 
     def error_undo(self, key):
-        """The step of the key's last all-reduce does not happen; see libthc.h."""
+        """Restores the error memory that key had before its last all-reduce; see libthc.h."""
         _check(self._lib.thc_error_undo(self._live(), _key(key)))
 
     def info(self):
-        """The job as a dict: ranks, epoch, chunk, block, multicast, ..."""
+        """struct thc_client_info of libthc.h as a dict: ranks, epoch, chunk, block, table, ..."""
         info = abi.Info(size=ctypes.sizeof(abi.Info))
         _check(self._lib.thc_client_info(self._live(), ctypes.byref(info)))
         out = {name: getattr(info, name) for name, _ in abi.Info._fields_
@@ -319,7 +330,7 @@ class ThcClient:
         return out
 
     def stats(self):
-        """What this client has done, as a dict; see libthc.h."""
+        """The client's counters, struct thc_client_stats of libthc.h, as a dict."""
         stats = abi.Stats(size=ctypes.sizeof(abi.Stats))
         _check(self._lib.thc_client_stats(self._live(), ctypes.byref(stats)))
         return {name: getattr(stats, name) for name, _ in abi.Stats._fields_

@@ -29,18 +29,18 @@ _COUNTERS = ("buckets_thc", "elements_thc", "buckets_exact", "elements_exact",
              "fallback_small", "fallback_dtype", "fallback_device", "fallback_sparse",
              "fallback_early", "fallback_excluded",
              "steps", "steps_nonfinite", "steps_failed")
-# The timeouts of a client that was given none, as in libthc.h.
+# Default of both timeouts in libthc.h.
 _TIMEOUT_S = 60.0
-# Of a state_dict(): version 1 numbered parameters of the job only.
+# Format of a state_dict(). Version 1 numbered only parameters that went through the job.
 _VERSION = 2
-# In place of the process group that a state had which was pickled or copied.
+# Stands for the process group in a state that was pickled or copied.
 _LEFT_OUT = object()
-# The buckets of a step are one gradient: rates are met by all of them together.
+# One group for all buckets of a step, which meet a rate or an error together.
 _GROUP = 1
 
 
 def _checked(options):
-    """Options of ThcState as ThcClient has them."""
+    """Checks ThcState's options for its client; returns them as ThcClient takes them."""
     unknown = sorted(set(options) - set(CLIENT_OPTIONS))
     if unknown:
         raise TypeError(f"unknown option {unknown[0]!r}: see ThcState and ThcClient")
@@ -67,29 +67,29 @@ def _checked_keep(keep, error_feedback):
 class ThcState:
     """State of thc_allreduce_hook(): options, client, error memories, counters.
 
-    The options are those of ThcClient, and
-    threshold: buckets of fewer elements are small
-    small: "group": small buckets go through dist.all_reduce; "exact": through the job, by
-        the scheme none, and come back as the exact mean
-    schemes: {pattern of parameters' names: "none", another scheme of the library, "job" or
-        "group"}: which come back as the exact mean, go by that scheme or by the job's, or go
-        through dist.all_reduce; the first pattern that fits counts, other parameters go by the
-        job's scheme, and bind() says whose names they are. By "lhc" sparse gradients do, too.
-        "auto": weights of nn.Embedding and nn.EmbeddingBag by "lhc"
-    keep: by "lhc" each rank sends about this fraction of its values, the largest ones, and the
-        rest stays in error memories; 0: all. Sparse gradients go whole. Without lhc it is refused
-    model: bind(model) is called at once. Error memories in checkpoints follow its order then
-    start_iter: so many steps go through dist.all_reduce before the job is used
+    The options are those of ThcClient, and these:
+    threshold: a bucket with fewer elements is small
+    small: "group": dist.all_reduce reduces small buckets; "exact": the job reduces them by the
+        scheme none, to the exact mean
+    schemes: {pattern of parameters' names: choice}. A choice is the name of a scheme ("none": the
+        exact mean; "lhc" takes sparse gradients, too), "job" for the job's scheme, or "group" for
+        dist.all_reduce. The first match counts; a parameter without a match goes by the job's
+        scheme. bind() tells the model. "auto": weights of nn.Embedding and nn.EmbeddingBag by lhc
+    keep: scheme lhc sends about this fraction of a rank's values, the largest, and leaves the rest
+        in error memories; 0: all. Sparse gradients are sent whole. connect() refuses keep without
+        lhc
+    model: calls bind(model)
+    start_iter: dist.all_reduce reduces the first start_iter steps
     process_group: reduces buckets that do not go through the job, and confirms each step;
-        None: the default one. It is not in a pickle, nor in a copy: set it again there
-    nonfinite: "propagate": NaN or Inf in any rank's gradient comes back as NaN on
-        all ranks, as in plain DDP; "raise": NaN or Inf is an error of the step
-    quiet: the hook prints nothing to stderr
+        None: the default group. Set it again in a copy or after unpickling
+    nonfinite: "propagate": NaN or Inf in a rank's gradient becomes NaN on all ranks, as in
+        plain DDP; "raise": the step raises ThcError on all ranks
+    quiet: True: print nothing to stderr
 
-    If they are not given, aggregator, job, key_file and interface come from the
-    environment (THC_AGGREGATOR, THC_JOB, THC_KEY_FILE, THC_INTERFACE), and rank
-    from the process group. The hook looks them up when it joins the job: when the
-    first bucket comes, or by connect().
+    Defaults of aggregator, job, key_file and interface come from the environment
+    (THC_AGGREGATOR, THC_JOB, THC_KEY_FILE, THC_INTERFACE), and rank's from the
+    process group. They are read when the state joins the job: at the first bucket,
+    or by connect().
     """
 
     def __init__(self, aggregator=None, job=None, key_file=None, rank=None, threshold=4096,
@@ -114,25 +114,25 @@ class ThcState:
 
     def _start(self):
         self.client = None
-        self._process = None    # the id of the one that joined
-        self._shut = None       # leaves the job: by close(), when the state is dropped, or at exit
-        self._job = None        # its number
-        self._info = None       # of the client, also after it has left
-        self._follows_norms = False     # rank 0 says what comes of it
-        self._settled = None    # what it has said of: enum thc_trial_state
-        self._went = []         # by bucket of the last step: report.Went of its runs
+        self._process = None    # the id of the process that joined
+        self._shut = None       # a weakref.finalize that leaves the job
+        self._job = None        # the job's number
+        self._info = None       # ThcClient.info(), kept after close()
+        self._follows_norms = False     # True: rank 0 prints report.settled_line()
+        self._settled = None    # enum thc_trial_state of the last settled_line()
+        self._went = []         # for each bucket of the last step, report.Went of its runs
         self._lock = threading.RLock()
         self._pending = queue.SimpleQueue()
         self._waiter = None
-        self._step = None       # of the backward pass that is going on
-        self._ended = None      # the last step, if it is the last pass's and has ended
+        self._step = None       # the step of the backward pass that is running
+        self._ended = None      # the step of the last pass, once it has ended
 
     # --- checkpoints --------------------------------------------------------
 
     def state_dict(self):
-        """Error memories and counters of this rank: tensors and numbers.
+        """A dict of this rank's error memories (tensors) and counters.
 
-        Call it between steps, and save it on each rank.
+        Call it between steps, and save the dict of each rank.
         """
         with self._lock:
             self._check_process()
@@ -140,7 +140,7 @@ class ThcState:
                     **self._memories.snapshot(self.client)}
 
     def load_state_dict(self, saved):
-        """Takes error memories and counters from a state_dict() of the same rank and model."""
+        """Restores error memories and counters from a state_dict() of this rank and model."""
         if saved.get("version") not in (1, _VERSION):
             raise ThcError("this is no state_dict() of ThcState, or a newer version of "
                            "thc_ddp wrote it", errno.EINVAL)
@@ -162,7 +162,7 @@ class ThcState:
     def __setstate__(self, saved):
         self.options = saved["options"]
         self.threshold, self.quiet = saved["threshold"], saved["quiet"]
-        # an older version's pickle has none of these
+        # a pickle of an older version lacks the next keys
         self.small = saved.get("small", "group")
         self.start_iter = saved.get("start_iter", 0)
         self.keep = saved.get("keep", 0.0)
@@ -192,9 +192,8 @@ class ThcState:
         return self._schemes.patterns
 
     def bind(self, model):
-        """The names that schemes has are those of model's parameters, and error memories follow
-        its order in a checkpoint. Call it before the first step, on all ranks, also after
-        unpickling.
+        """Applies schemes to model's parameters, and numbers error memories in checkpoints in
+        model's order. Call it on all ranks before the first step, and again after unpickling.
         """
         with self._lock:
             self._schemes.bind(model)
@@ -202,9 +201,9 @@ class ThcState:
         return self
 
     def connect(self, **options):
-        """Joins the job, unless it has been joined; returns when all ranks have joined.
+        """Joins the job, unless the state has joined it; returns when all ranks have joined.
 
-        options: override earlier ones, for example the key file after unpickling
+        options: replace the constructor's, for example key_file after unpickling
         """
         with self._lock:
             if self.client:
@@ -231,14 +230,14 @@ class ThcState:
             return self
 
     def _check_process(self):
-        """A forked child has a copy of the client, but no waiter; the rank is its parent's."""
+        """ThcError in a forked child: it has no waiter thread, and the rank is its parent's."""
         if self.client and self._process != os.getpid():
             raise ThcError(f"this state joined its job in process {self._process} and is not "
                            f"usable in a forked child: make a state of the child's own",
                            errno.EINVAL)
 
     def _check_job(self, info, job):
-        """Whoever starts the job's thcd anew may change the job."""
+        """Checks the job at each join: a restarted thcd may have changed it."""
         ranks = info["ranks"]
         workers = dist.get_world_size(self.process_group) if dist.is_initialized() else ranks
         if ranks != workers:
@@ -253,14 +252,14 @@ class ThcState:
                            errno.EINVAL)
 
     def _say_joined(self, options):
-        """One line. Of rank 0, and of ranks with a small window."""
+        """Prints the start line on rank 0, and on ranks whose window is below the job's slots."""
         if not options["rank"] or 0 < self._info["window"] < self._info["data_slots"]:
             self._say(report.start_line(self, options, self._info))
         self._follows_norms = not options["rank"] and (
             self._info["rate_goal"] > 0 or self._info["error_goal"] > 0)
 
     def _say_settled(self):
-        """One line of rank 0 when it is known what the bits of blocks are, and when that changes."""
+        """Prints on rank 0 what decides the bits of blocks, once known and at each change."""
         if self.quiet or not self._follows_norms:
             return
         with self._lock:
@@ -279,9 +278,9 @@ class ThcState:
             print(f"thc_ddp: {line}", file=sys.stderr, flush=True)
 
     def close(self):
-        """Leaves the job; error memories stay, for a later connect().
+        """Leaves the job. The state keeps error memories for a later connect().
 
-        A state that is dropped leaves, too, and so does one at the end of its process.
+        A state leaves also when it is garbage-collected, and at the end of its process.
         """
         with self._lock:
             if self.client and self._process == os.getpid():
@@ -290,10 +289,10 @@ class ThcState:
                 self._shut()
 
     def rejoin(self):
-        """Begins a new session after an error: all ranks call this, then go on.
+        """Begins a new session after an error; all ranks must call rejoin().
 
-        It cancels the buckets under way. Their step has left nothing behind when
-        rejoin() returns, and also when rejoin() raises an error.
+        It cancels the buckets in progress and takes their step out of the error
+        memories, also if it raises ThcError.
         """
         with self._lock:
             self._check_process()
@@ -316,7 +315,7 @@ class ThcState:
             return self
 
     def error_memory(self, bucket):
-        """A copy of a bucket's error memory: what the next step makes up for."""
+        """A copy of a bucket's error memory: what the next step adds to its gradient."""
         with self._lock:
             return torch.cat([self._error_memory(run) for run in self._schemes.runs(bucket)])
 
@@ -329,26 +328,23 @@ class ThcState:
         return memory
 
     def stats(self):
-        """Counters of this hook and of the client, and buckets: of the last step, by bucket, a
-        dict per run of parameters of one scheme:
+        """A dict: the counters of this hook and of the client, buckets, chosen and tried.
 
-        scheme: its name, "group": it went through dist.all_reduce, and why names the counter
-        elements, dtype: how many, as torch names them
-        bits_up, bits_down: of each, in what is sent to the aggregator and comes back; by none of
-            a digit, of which a value has as many as it takes; by the group of the value itself;
-            None: they follow the norms of blocks
-        rate, error: what those bits aim at, see ThcClient.start(); None: nothing
-        precision: "exact": the mean is rounded once; None: it is an estimate, or the group's
-        seal, shards: of the job; None: of the group
-
-        and chosen, None if no bits follow norms: the means since the job was joined of bits_up and
-        bits_down of a coordinate, headers and norms apart, skipped, the part of the blocks of which
-        nothing was sent, and error, the squared error that is expected of a mean in parts of its
-        square, were the ranks' gradients equal
-
-        and tried, None if the job does not leave it to its ranks (rate=auto) whether bits follow
-        norms: goes_by, "rate", "fixed", the bits of the job's table, or "both in turns", while they
-        find out which takes less time, and fixed_ns and rate_ns, what 1024 values took on this rank
+        buckets: for each bucket of the last step a list of its runs. A run has one scheme:
+            scheme: its name; "group": dist.all_reduce, and why is the counter of the reason
+            elements, dtype: number of elements, torch's name of their type
+            bits_up, bits_down: bits per element to the aggregator and back; per digit by exact
+                schemes; of the type by the group; None: they follow the norms of blocks
+            rate, error: the goal of those bits, see ThcClient.start(); None: no goal
+            precision: "exact": the mean is rounded once; "fixed8" and so on: fixed point; None: an
+                estimate, or the group's
+            seal, shards: the job's; None: the run went through the group
+        chosen: means since the join; None: no bits followed norms. bits_up, bits_down: bits per
+            coordinate, without headers and norms; skipped: fraction of blocks that were not sent;
+            error: expected NMSE for equal gradients on all ranks
+        tried: the trial of a job with rate=auto, else None. goes_by: "rate", "fixed" (the bits of
+            the job's table) or "both in turns", during the trial; rate_ns, fixed_ns: nanoseconds
+            per 1024 values on this rank
         """
         with self._lock:
             self._check_process()
@@ -361,8 +357,8 @@ class ThcState:
     # --- a bucket -----------------------------------------------------------
 
     def _way(self, run):
-        """(why a run does not go through the job, or None; its scheme, None: the job's), as on
-        all ranks.
+        """(counter of the reason why a run does not go through the job, or None; the run's scheme,
+        or None for the job's). Equal on all ranks.
         """
         buffer, small = run.buffer(), run.buffer().numel() < self.threshold
         refusal = self._refusal(buffer, run.scheme)
@@ -379,7 +375,7 @@ class ThcState:
         return ("fallback_small" if small else None), run.scheme
 
     def _refusal(self, buffer, scheme):
-        """Why this buffer cannot go through the job, or None."""
+        """Counter of the reason why the job cannot reduce this buffer, or None."""
         if buffer.layout != torch.strided and not (scheme == "lhc" and fit(buffer)):
             return "fallback_sparse"
         if buffer.dtype not in _DTYPES:
@@ -391,9 +387,9 @@ class ThcState:
     def reduce(self, bucket):
         """Starts the all-reduce of a bucket; returns a future of its mean. Never raises.
 
-        After an error the future has the bucket as it is, and backward() raises
-        the error when the pass is over. Outside of a backward pass the step ends
-        with the bucket that is_last(), whose future has the error.
+        After an error the future holds the bucket unchanged, and backward() raises
+        the error at the end of the pass. Outside of a backward pass the step ends
+        with the bucket that is_last(); the future of that bucket raises the error.
         """
         step, in_pass = self._step_of(bucket)
         buffer = bucket.buffer()
@@ -408,7 +404,7 @@ class ThcState:
         return future
 
     def _step_of(self, bucket):
-        """(the step that a bucket belongs to, whether autograd tells its end)"""
+        """(the step of a bucket, True if autograd calls the step's PassEnd)"""
         first, last = bucket.index() == 0, bucket.is_last()
         with self._lock:
             step = self._step
@@ -437,10 +433,10 @@ class ThcState:
         return torch.futures.collect_all(futures).then(lambda _: whole)
 
     def _start_run(self, run, step, went):
-        """A future of the mean of a run, or of the run as it is if it cannot be started.
+        """A future of a run's mean, or of the unchanged run if it cannot be started.
 
-        The runs behind that one are started all the same: the other ranks call the process group
-        for theirs, and each collective of this rank has to meet the same one of theirs.
+        An error does not stop the next runs: the other ranks start collectives of the process group
+        for them, and this rank must start the same collectives in the same order.
         """
         buffer = run.buffer()
         layout = self._layout(run, step)
@@ -456,8 +452,8 @@ class ThcState:
             return _ready(buffer)
 
     def _layout(self, run, step):
-        """Of every run, and before anything that can fail: parameters' numbers are those of all
-        ranks, and those of a restart, which may send other runs through the job. None: refused.
+        """Memories.layout(run), or None after an error. Call it for every run, before anything that
+        may fail: parameters must get the numbers that they have on other ranks and after a restart.
         """
         try:
             with self._lock:
@@ -469,7 +465,7 @@ class ThcState:
     def _start_in_job(self, run, scheme, layout, step, went):
         buffer = run.buffer()
         with self._lock:
-            step.raise_refusal()    # also: to join is tried once in a step, by all ranks alike
+            step.raise_refusal()    # also limits a rank to one attempt to join per step
             if not layout:
                 raise step.error
             key, numbers = layout
@@ -481,7 +477,7 @@ class ThcState:
             brought = (Rows(buffer) if buffer.is_sparse else
                        _Values(buffer, scheme, run.grain, by.keep))
             request = brought.start(client, _DTYPES[buffer.dtype], key)
-            # from here on nothing fails
+            # no statement below may fail: the request has started
             step.keys.append(key)
             step.begin()
             self._pending.put((request, brought, buffer, future, step))
@@ -529,9 +525,9 @@ class ThcState:
     # --- the end of a step --------------------------------------------------
 
     def _finish_pass(self):
-        """The backward pass is over, and all its futures have been waited for."""
+        """Ends the step after a backward pass; DDP has waited for all futures of the pass."""
         step = self._step
-        # A pass within a pass (checkpointing) ends before the last bucket has come.
+        # a nested pass (activation checkpointing) ends before the last bucket
         if step and step.last:
             self._finish(step)
 
@@ -546,7 +542,7 @@ class ThcState:
         return result.then(_value)
 
     def _finish(self, step):
-        """Raises what went wrong, on all ranks in the same step."""
+        """Ends the step. If it failed on any rank, raises an error on all ranks."""
         self._step = None
         step.drain()
         verdict = self._verdict(step)
@@ -578,7 +574,7 @@ class ThcState:
 
     @staticmethod
     def _verdict(step):
-        """The step's; whatever happens, the other ranks are told of it."""
+        """step.verdict(), or FAILED after an exception: the other ranks wait for a verdict."""
         try:
             return step.verdict()
         except Exception as failure:    # no memory on the device
@@ -588,34 +584,34 @@ class ThcState:
             step.values.clear()     # as large as the buckets
 
     def _patience(self):
-        """Seconds for the other ranks, once this one knows of an error.
+        """Seconds that a rank with an error waits for the other ranks' verdicts.
 
-        A rank that is alive notices within its timeouts: it joins once in a step, and then
-        waits for buckets. A rank that is not alive would keep this one as long as the process
-        group waits, mostly half an hour.
+        A live rank reaches confirm() within its timeouts: it joins once per step, and then
+        waits for buckets. For a dead rank the process group would wait until its own timeout,
+        by default half an hour.
         """
         timeout, join = (self.options.get(name) or _TIMEOUT_S
                          for name in ("timeout", "join_timeout"))
         return 2 * timeout + join + 10
 
     def _give_up(self, step):
-        """A backward pass that began was never finished: an error that is not ours."""
+        """Drops the step of a backward pass that an error of the program ended early."""
         step.drain()
         self._undo(step)
 
     def _undo(self, step):
-        """The step has not happened: nothing of it stays in the error memories."""
+        """Takes the step out of the error memories."""
         with self._lock:
             for key in step.keys if self.client else ():
                 self.client.error_undo(key)
             step.keys.clear()
 
     def undo_step(self):
-        """Takes back what the last backward() left in the error memories.
+        """Takes the step of the last backward() out of the error memories.
 
-        A program that skips the optimizer's step for a reason of its own calls
-        this on all ranks, after a backward() that exchanged gradients, not after one
-        under no_sync(). Steps that failed or came back as NaN need no call.
+        Call it on all ranks if the program skips the optimizer's step, after a
+        backward() that exchanged gradients, not after one under no_sync(). Steps
+        that failed or gave NaN need no call. ThcError: the state has left its job.
         """
         self._check_process()
         if not self._ended:
@@ -639,7 +635,7 @@ def _not_finite(verdicts):
 
 
 class _Values:
-    """A dense buffer for one all-reduce, or its copy in pinned memory if it is on a device."""
+    """One all-reduce of a dense buffer. host: the buffer, or a GPU buffer's pinned copy."""
 
     def __init__(self, buffer, scheme, grain, keep):
         self.buffer = self.host = buffer
@@ -653,7 +649,7 @@ class _Values:
                             grain=self.grain, keep=self.keep, group=_GROUP)
 
     def finish(self, client, request):
-        """(whether all ranks' values are finite, the mean, or NaN)"""
+        """(True, mean), or (False, NaN in each element) if a rank's values were not finite."""
         finite = client.wait(request)
         if self.host is not self.buffer:
             self.buffer.copy_(self.host)
@@ -665,7 +661,7 @@ def _future(buffer):
 
 
 def _ready(buffer):
-    """A future that has its value."""
+    """A completed future."""
     future = _future(buffer)
     future.set_result(buffer)
     return future
@@ -679,17 +675,16 @@ def _value(future):
 
 
 def _complete(client, pending):
-    """Body of the waiter thread: completes futures in the order of their starts, and leaves the
-    job at the end.
-    """
+    """The waiter thread: completes futures in the order of their starts, then leaves the job."""
     while _complete_next(client, pending):
         pass
-    client.close()  # here, behind all requests
+    client.close()  # after the last request
 
 
 def _complete_next(client, pending):
-    """False: there is none. Nothing of it stays with the waiter: by the traceback of its error a
-    step may hold the state, which would then never be dropped.
+    """Completes one request; False at the end of the queue. It is a function of its own so that
+    the waiter keeps no reference to a step: the traceback of the step's error may refer to the
+    state, which could then never be garbage-collected.
     """
     item = pending.get()
     if item is None:
@@ -706,8 +701,8 @@ def _complete_next(client, pending):
 
 
 def _shut(process, client, pending, waiter):
-    """Leaves the job. A state that is dropped is dropped anywhere, also in the waiter thread."""
-    # a forked child would tell the aggregator that its parent's rank leaves
+    """Leaves the job. A garbage collection may call it in any thread, the waiter included."""
+    # in a forked child, leaving would take the parent's rank out of the job
     if process != os.getpid():
         return
     pending.put(None)
@@ -719,17 +714,17 @@ def thc_allreduce_hook(state: ThcState,
                        bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The hook for DistributedDataParallel.register_comm_hook(): means by THC.
 
-    DDP calls it for every bucket of a backward pass. After an error backward()
-    raises ThcError, on all ranks in the same step, when nothing of the step is
-    under way any more.
+    DDP calls it for every bucket of a backward pass. After an error on any rank
+    backward() raises ThcError on all ranks, when no bucket of the step is in
+    progress any more.
     """
     return state.reduce(bucket)
 
 
 def thc_hook(aggregator=None, job=None, key_file=None, rank=None, **options):
-    """(state, hook) for register_comm_hook(*thc_hook(...)).
+    """Returns (state, hook) for register_comm_hook(*thc_hook(...)).
 
-    Options are those of ThcState. The job is joined when the first bucket
-    comes, or by state.connect(), which raises ThcError if it cannot be.
+    Options are those of ThcState. The state joins the job at the first bucket,
+    or by state.connect(), which raises ThcError if the join fails.
     """
     return ThcState(aggregator, job, key_file, rank, **options), thc_allreduce_hook

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""Error memories by parameter: which bucket holds whose, and moving them.
+"""Error memories by parameter: which bucket holds the error of which parameter,
+and moving it to another bucket.
 
-DDP rebuilds its buckets after the first iteration, so neither a bucket's
-index nor its extent lasts; parameters do. Where the model is known they have
-its order as numbers. Elsewhere they are numbered in the order in which they
-are first seen, also those that do not go through the job. That order is the
-same on all ranks because DDP reduces buckets in one order everywhere, and the
-same again after a restart because the first pass has the buckets that DDP cuts
-from the model alone. A bucket's key is a hash of its parameters' numbers and
-sizes.
-When a parameter turns up in another bucket than before, its part of the old
-bucket's error memory moves with it.
+DDP rebuilds its buckets after the first iteration, so a bucket's index and
+extent change; its parameters stay. After bind() a parameter's number is its
+position in the model. Else parameters are numbered as they first appear, also
+those that do not go through the job. All ranks see one order, because DDP
+reduces buckets in one order on all ranks. A restart sees that order again,
+because DDP cuts the buckets of the first pass from the model alone. A bucket's
+key is a hash of its parameters' numbers and sizes. When a parameter appears in
+another bucket, its part of the old bucket's error memory moves with it.
 """
 import errno
 import hashlib
@@ -21,7 +20,7 @@ import torch
 from thc_ddp.client import ThcError
 
 
-# What numbers follow.
+# The order in which parameters are numbered.
 BY_MODEL, BY_BUCKETS = "model", "buckets"
 
 
@@ -31,12 +30,12 @@ class Memories:
         self.parameters = []    # by number: keeps the ids valid
         self.sizes = []         # by number: elements
         self.order = BY_BUCKETS
-        self.restored = None    # the order that the numbers of a checkpoint follow
-        self.layouts = {}       # key -> [number, ...] of the bucket that has it
-        self.pool = {}          # number -> tensor: memories that no bucket holds
+        self.restored = None    # the order of the numbers in the checkpoint that was restored
+        self.layouts = {}       # key -> numbers of the parameters in the key's bucket
+        self.pool = {}          # number -> tensor: memories that no bucket's key has
 
     def bind(self, parameters):
-        """Numbers follow the model's order, unless parameters have been numbered before."""
+        """Numbers parameters in the model's order; parameters that have a number keep it."""
         numbered, kept = dict(self.numbers), (self.order, list(self.sizes), list(self.parameters))
         if not numbered:
             self.order = BY_MODEL
@@ -60,7 +59,7 @@ class Memories:
         return n
 
     def _check(self, n, parameter, sizes, order):
-        """Is this the parameter that has number n in a checkpoint?"""
+        """ThcError if parameter cannot be the one that has number n in a checkpoint."""
         if order != self.order:
             raise ThcError("the checkpoint is of a state that knew its model: give model=, or call "
                            "state.bind(model) first" if order == BY_MODEL else
@@ -72,14 +71,14 @@ class Memories:
                            errno.EINVAL)
 
     def layout(self, bucket):
-        """(key, numbers) of a bucket: the same on all ranks."""
+        """(key, numbers of its parameters) of a bucket, equal on all ranks."""
         numbers = [self._number(p) for p in bucket.parameters()]
         words = [w for n in numbers for w in (n, self.sizes[n])]
         digest = hashlib.blake2b(struct.pack(f"<{len(words)}Q", *words), digest_size=8).digest()
         return int.from_bytes(digest, "little"), numbers
 
     def _export(self, client, key):
-        """Copies the memory of a bucket, by parameter."""
+        """{number: copy of its memory} of key's bucket; {} if the client has no such memory."""
         count = client.error_count(key)
         memory = torch.zeros(count, dtype=torch.float32)
         client.error_export(key, memory.data_ptr(), count)
@@ -89,7 +88,7 @@ class Memories:
                         memory.split([self.sizes[n] for n in self.layouts[key]])))
 
     def place(self, client, key, numbers):
-        """Makes sure that the memories of these parameters are under key."""
+        """Moves the memories of the parameters with these numbers to key, if they are elsewhere."""
         if key in self.layouts:
             return
         wanted = set(numbers)
@@ -111,19 +110,19 @@ class Memories:
         if client:
             for key in self.layouts:
                 pool.update(self._export(client, key))
-        # what was restored has the order of its checkpoint until this state numbers parameters
+        # restored memories keep the order of their checkpoint until parameters are numbered
         order = self.order if self.numbers else self.restored or self.order
         return {"order": order, "sizes": list(self.sizes),
                 "pool": {n: t.clone() for n, t in pool.items()}}
 
     def keep(self, client):
-        """Takes all memories from a client that is about to be closed."""
+        """Copies all memories out of a client that is about to be closed."""
         self.pool = self.snapshot(client)["pool"]
         self.layouts = {}
 
     def restore(self, client, saved):
-        """The memories of a snapshot instead of those there are."""
-        # without memories nothing can come to the wrong parameter
+        """Replaces all memories by those of a snapshot. ThcError: it is another model's."""
+        # a snapshot without memories fits any model
         sizes = list(saved["sizes"]) if saved["pool"] else []
         for n, parameter in enumerate(self.parameters[:len(sizes)]):
             self._check(n, parameter, sizes, saved["order"])

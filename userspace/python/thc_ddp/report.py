@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""What a state says of itself: the line at the start, and how each bucket of a step
-went, by its runs. info is that of ThcClient.info().
+"""Reports of a ThcState: the lines that it prints, and how each run of a bucket was
+reduced. info is the dict of ThcClient.info().
 """
-# A digit of an exact mean, up and down; a value has as many as it takes.
+# Bits of one digit of an exact mean, up and down. The number of digits depends on the values.
 _DIGIT_BITS = 32
-# Schemes that send floats as integers; lhc those that are not zero.
+# Schemes that send floats as integers.
 PRECISE = ("none", "lhc")
 
 
 class Way:
-    """How floats go through the job: @scheme is a scheme's name, or None, the job's own. Floats
-    by none and lhc are exact, but for the job's own: they have the job's precision. @keep: by lhc
-    this fraction goes, 0: all. By thc bits may follow the norms of blocks, as info's rate_goal
-    or error_goal asks: then they are no numbers of their own here.
+    """How floats go through the job. scheme: a name, exact if it is none or lhc; None: the job's
+    scheme and precision. keep: the fraction of values that lhc sends, 0: all. bits is (None, None)
+    where a goal in info (rate_goal, error_goal) lets the bits of thc follow the norms of blocks.
     """
 
     def __init__(self, scheme, info, keep=0.0):
@@ -54,7 +53,7 @@ class Way:
 
 
 def _exceptions(state, info):
-    """What the options choose, in words."""
+    """Phrases for the parameters and buckets that do not go by the job's own scheme."""
     by = {}
 
     def goes(choice, what):
@@ -73,7 +72,7 @@ def _exceptions(state, info):
 
 
 def start_line(state, options, info):
-    """What is in use, and why the window is no larger."""
+    """The line printed after the join: job, schemes, transport, and what limits the window."""
     window, slots = info["window"], info["data_slots"]
     line = (f"job {options['job']} at {options['aggregator']}: rank {options['rank']} of "
             f"{info['ranks']}, {Way(None, info, state.keep)}, seal {info['seal']}, "
@@ -87,7 +86,9 @@ def start_line(state, options, info):
 
 
 class Went:
-    """How a run of parameters went: through the job by a Way, or why not."""
+    """How a run of parameters was reduced: through the job by a Way, or by the process group.
+    refusal: the counter of the reason for the process group, such as "fallback_small"
+    """
 
     def __init__(self, buffer, way, refusal=None):
         self.elements, self.dtype = buffer.numel(), str(buffer.dtype).removeprefix("torch.")
@@ -95,7 +96,7 @@ class Went:
         self.way, self.refusal = way, refusal
 
     def told(self, info):
-        """As ThcState.stats() has it."""
+        """The run's dict in ThcState.stats()["buckets"]."""
         told = {"elements": self.elements, "dtype": self.dtype, "why": self.refusal}
         if self.refusal:
             return {**told, "scheme": "group", "bits_up": self.element_bits,
@@ -108,8 +109,8 @@ class Went:
 
 
 def settled_line(info, stats):
-    """What the bits of blocks are from now on, and why, where they follow norms or might; None:
-    nothing that the start line does not say, or the ranks do not know yet.
+    """The line that tells the bits of blocks in a job whose bits may follow norms; None: no bits
+    have followed norms yet, or the ranks still try both ways.
     """
     found, now = tried(stats), chosen(stats, info["block"])
     if not now or found and found["goes_by"] == "both in turns":
@@ -130,7 +131,7 @@ def settled_line(info, stats):
 
 
 def _others(found):
-    """What most ranks have found, where this rank's times alone would say something else."""
+    """The majority's decision, where this rank's own times would suggest the other one."""
     if found["goes_by"] == "fixed" and found["rate_ns"] < found["fixed_ns"]:
         return ", but no majority of ranks found norms 3 % faster"
     if found["goes_by"] == "rate" and found["rate_ns"] >= found["fixed_ns"]:
@@ -139,7 +140,7 @@ def _others(found):
 
 
 def chosen(stats, block):
-    """What rates have chosen so far, of a client's counters, as ThcState.stats() has it."""
+    """The dict ThcState.stats()["chosen"] from a client's counters; block: coordinates."""
     blocks = stats["rate_blocks"]
     if not blocks:
         return None
@@ -154,8 +155,7 @@ _TRIED = (None, "both in turns", "fixed", "rate")
 
 
 def tried(stats):
-    """What ranks have found out of a rate that the job leaves to them, of a client's counters, as
-    ThcState.stats() has it."""
+    """The dict ThcState.stats()["tried"] from a client's counters."""
     if not stats["trial"]:
         return None
     return {"goes_by": _TRIED[stats["trial"]],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""Sparse gradients as rows: what nn.Embedding(sparse=True) gives is rows of its weight, which go by
-the scheme lhc; what comes back has the rows of all ranks.
+"""Sparse gradients as rows: the gradient of nn.Embedding(sparse=True) is some rows of its weight.
+Scheme lhc reduces the rows; the mean has the rows of all ranks.
 """
 import ctypes
 import math
@@ -9,7 +9,7 @@ import torch
 
 
 def fit(tensor):
-    """Is it rows of a tensor? An index of several dimensions is none."""
+    """True if tensor is sparse in its first dimension alone, and within libthc's limits."""
     return (tensor.is_sparse and tensor.sparse_dim() == 1 and 0 < tensor.numel() < 2**32 and
             math.prod(tensor.shape[1:]) < 2**20)
 
@@ -39,8 +39,8 @@ class Rows:
                                        values.to(self.tensor.device), self.tensor.shape)
 
     def finish(self, client, request):
-        """(whether all ranks' values are finite, the mean, or NaN in the first row: all ranks must
-        have the same, and some may have no row)
+        """(True, mean), or (False, NaN in row 0) if a rank's values are not finite: row 0, because
+        all ranks need equal results, and a rank may have no rows of its own.
         """
         def take(count, row, values):
             return self._sparse(self._copy(row, (count,), torch.int64),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""Which scheme a parameter's gradient goes by, and a bucket cut into runs of
-parameters of one scheme: each run is an all-reduce of its own.
+"""Schemes by parameter. A bucket is cut into runs of neighbouring parameters that
+have one scheme; each run is an all-reduce of its own.
 """
 import errno
 import fnmatch
@@ -12,13 +12,13 @@ import torch
 from thc_ddp.client import ThcError, schemes
 
 
-# Values that an index has one bit for, at most: a word of 32 bits is 2048 values.
+# Most values that one bit of an index stands for; a 32-bit word stands for 2048 values.
 _GRAIN_MAX = 64
 
 
 class Run:
-    """Parameters of a bucket that lie next to each other, and go by one scheme: its name, None
-    for the job's, or "group". grain: of scheme lhc, see ThcClient.start().
+    """Neighbouring parameters of a bucket that have one scheme. scheme: a name, None for the job's
+    scheme, or "group" for the process group; grain: see ThcClient.start().
     """
 
     def __init__(self, scheme, parameters, buffer, grain=0):
@@ -33,26 +33,26 @@ class Run:
 
 
 def _names(model):
-    """{id(parameter): name} without the prefix that DDP gives."""
+    """{id(parameter): name}, without DDP's prefix "module."."""
     return {id(p): name.removeprefix("module.") for name, p in model.named_parameters()}
 
 
 def _embeddings(model):
-    """[weight of an embedding, which has rows that are zero as a whole]"""
+    """The weights of embedding modules; most rows of their gradients are zero."""
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     return [m.weight for m in model.modules() if isinstance(m, kinds)]
 
 
 def _grain(weight):
-    """The largest power of two that rows are multiples of, up to _GRAIN_MAX."""
+    """The largest power of two that divides the length of a row, up to _GRAIN_MAX."""
     width = math.prod(weight.shape[1:])
     return min(width & -width, _GRAIN_MAX)
 
 
 class Schemes:
-    """patterns: {pattern of parameters' names: a scheme of the library, "job" for the job's, or
-    "group" for the process group}, the first that fits counts; other parameters go by the job's.
-    "auto": embeddings by lhc
+    """patterns: {pattern: choice}, or "auto": embeddings by lhc. A pattern (fnmatch) matches names
+    of parameters; the first match counts. A choice is one of client.schemes(), "job" for the job's
+    scheme, or "group" for the process group. A parameter without a match goes by the job's scheme.
     """
 
     def __init__(self, patterns=None):
@@ -71,11 +71,11 @@ class Schemes:
                                f"{', '.join(choices)}", errno.EINVAL)
 
     def bind(self, model):
-        """The names are those of model's parameters; each pattern must fit one."""
+        """Matches the patterns with the names of model's parameters. ThcError: one has no match."""
         of, names, used = {}, _names(model), set()
         parameters, embeddings = list(model.parameters()), _embeddings(model)
         if self.given == "auto":
-            # what is computed from other parameters has no name
+            # a parametrized weight is no parameter and has no name
             self.patterns = {names[id(weight)]: "lhc" for weight in embeddings
                              if id(weight) in names}
         self._grains = {id(weight): _grain(weight) for weight in embeddings}
@@ -101,7 +101,7 @@ class Schemes:
         return min(self._grains.get(id(parameter), 1) for parameter in group)
 
     def runs(self, bucket):
-        """The runs of a bucket, in order; a bucket that is not dense is one."""
+        """The runs of a bucket, in order; a sparse bucket is one run."""
         if self.given and self._parameters is None:
             raise ThcError("schemes: whose parameters the names are of is not known: call "
                            "state.bind(model) on all ranks", errno.EINVAL)

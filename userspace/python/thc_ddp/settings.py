@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""Aggregator, job, key file, interface and rank: as the program gives them, else
-from the environment and the process group. ThcState looks them up when it joins
-the job, not before.
+"""Aggregator, job, key file, interface and rank: from the program's arguments, else
+from the environment or the process group. ThcState reads them when it joins the
+job, not before.
 """
 import errno
 import os
@@ -35,7 +35,7 @@ def _rank(group):
 
 
 def complete(options, group):
-    """A copy of the options in which all that a client needs is given."""
+    """A copy of options with every option that ThcClient requires. ThcError: one is unknown."""
     sources = {
         "aggregator": (lambda: os.environ.get("THC_AGGREGATOR"), "set THC_AGGREGATOR"),
         "job": (_job, "set THC_JOB"),

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: LGPL-2.1 OR BSD-2-Clause OR GPL-2.0
-"""A training step, as far as the gradients' exchange is concerned: the buckets
-of one backward pass, how they ended, and what all ranks say of it.
+"""The exchange of gradients in one training step: the buckets of one backward
+pass, how each bucket ended, and the verdicts of all ranks.
 
-An error of a bucket must not leave the hook and must not be the result of a
-bucket's future: DDP would then give up the pass with other buckets still under
-way, whose results would come into the next step's gradients, and would refuse
-the next step. So a step keeps the error until the pass is over:
+The hook must not raise the error of a bucket, nor set it on the bucket's future:
+DDP would then abandon the pass and refuse the next step, and buckets still in
+progress would write into the next step's gradients. So a step keeps the error
+until the pass is over:
 
     hook(first bucket)   queues PassEnd with autograd
     hook(other buckets)  DDP queues its own callback with the last one, which
                          waits for all buckets and copies them into .grad
     PassEnd()            runs before DDP's callback: queues its second half
     DDP's callback
-    PassEnd.end()        nothing is under way any more: the step may fail
+    PassEnd.end()        no bucket is in progress any more: the step may fail
 """
 import errno
 import threading
@@ -23,21 +23,21 @@ import torch.distributed as dist
 
 _engine = torch.autograd.Variable._execution_engine
 
-# What a rank says of its step; the worst of all ranks' is what happens. NONFINITE_HERE: this rank's
-# own gradient was not finite.
+# A rank's verdict on its step, in order of severity; the worst verdict of all ranks holds.
+# NONFINITE_HERE: this rank's own gradient was not finite.
 FINE, NONFINITE, NONFINITE_HERE, FAILED = range(4)
-# Elements that are looked at in one go.
+# Elements per call of isfinite().
 _PART = 1 << 22
 
 
 class PassEnd:
-    """Calls finish() when a backward pass is over, DDP's part of it included."""
+    """Calls finish() at the end of a backward pass, after DDP's own callback."""
 
     def __init__(self, finish):
         self._finish = finish
 
     def queue(self):
-        """False: no backward pass is going on."""
+        """Returns False if no backward pass is running."""
         try:
             _engine.queue_callback(self)
         except RuntimeError:
@@ -52,22 +52,22 @@ class PassEnd:
 
 
 class Step:
-    """Buckets under way, and how those ended that are not any more.
+    """The buckets of a step: how many are in progress, and how the others ended.
 
-    keys: of the error memories that the step has used
-    values: of the buckets that did not go through THC
-    went: by bucket: report.Went of its runs
-    device: of the bucket that came last
-    last: the pass's last bucket has come
+    keys: keys of the error memories that the step has used
+    values: results of the process group's all-reduces
+    went: for each bucket, the report.Went of its runs
+    device: the device of the latest bucket
+    last: True once the pass's last bucket has come
     pass_end: weak reference to the PassEnd that is queued for this step; it is
-        dead if the pass was given up
+        dead if the pass was abandoned
     """
 
     def __init__(self):
         self._changed = threading.Condition()
         self._under_way = 0
-        self._error = None      # the first that does not follow from another one
-        self._refusal = None    # the first of a bucket that could not be started
+        self._error = None      # the first error that is not the consequence of another one
+        self._refusal = None    # the first error of a bucket that could not be started
         self._nonfinite = False
         self._nonfinite_here = False
         self.keys = []
@@ -78,7 +78,7 @@ class Step:
         self.pass_end = None
 
     def begin(self):
-        """A bucket is under way, until end()."""
+        """Counts a bucket as in progress, until end()."""
         with self._changed:
             self._under_way += 1
 
@@ -90,31 +90,31 @@ class Step:
             self._changed.notify_all()
 
     def refuse(self, error):
-        """A bucket could not be started through the job."""
+        """Notes that a bucket could not be started in the job."""
         with self._changed:
             self._refusal = self._refusal or error
-            # ESTALE follows from an error of the client that may not have come to end() yet
+            # ESTALE is the consequence of an earlier error, which end() may not have had yet
             if getattr(error, "errno", None) != errno.ESTALE:
                 self._error = self._error or error
 
     def fail(self, error):
-        """The step fails, though no bucket of the job is missing."""
+        """Notes an error that kept no bucket out of the job."""
         with self._changed:
             self._error = self._error or error
 
     def raise_refusal(self):
-        """Raises why an earlier bucket could not be started, if one could not.
+        """Raises the error of an earlier bucket that could not be started, if there is one.
 
-        The job counts buckets. The next one of this rank would meet the one of the other ranks
-        that is missing here, as if they disagreed. If it does not come they time out, and can
-        rejoin. What end() has does not count here: it comes at another time on each rank.
+        The job matches the buckets of the ranks by their order. The next bucket of this rank would
+        meet the other ranks' missing bucket: ThcDisagreement. Without it the other ranks time out,
+        and can rejoin. An error from end() is not raised: it comes at another time on each rank.
         """
         if self._refusal:
             raise self._refusal
 
     def look_at(self, buffer):
-        """Notes whether what this rank gives to the process group is finite; of the sum nobody can
-        tell any more who gave what. Never raises: the other ranks wait for the collective.
+        """Notes whether this rank's input for the process group is finite: the sum does not show
+        which rank's input was not. Never raises: the other ranks wait for the collective.
         """
         try:
             self._nonfinite_here |= not _is_finite(buffer)
@@ -122,7 +122,7 @@ class Step:
             self.fail(failure)
 
     def drain(self):
-        """Waits until no bucket is under way."""
+        """Waits until no bucket is in progress."""
         with self._changed:
             self._changed.wait_for(lambda: not self._under_way)
 
@@ -131,7 +131,7 @@ class Step:
         return self._error or self._refusal
 
     def verdict(self):
-        """What this rank says of the step; no bucket may be under way."""
+        """This rank's verdict on the step; no bucket may be in progress."""
         if self.error:
             return FAILED
         if self._nonfinite_here:
@@ -146,17 +146,17 @@ def _is_finite(value):
         value = value._values()
     if not (value.is_floating_point() or value.is_complex()):
         return True
-    # in parts: isfinite() needs memory
+    # in parts, because isfinite() allocates a result as long as its argument
     return all(bool(torch.isfinite(part).all()) for part in value.reshape(-1).split(_PART))
 
 
 def confirm(verdict, group, device, patience=None):
-    """The verdicts of all ranks, by rank, through one small collective.
+    """A list of all ranks' verdicts, by rank, from one small all-reduce.
 
-    Without it, a step whose last answer was lost on its way to one rank would
-    have happened on the others. Ranks then disagree about the weights, and
-    about which step comes next. device: where the group reduces buckets;
-    patience: seconds, None: the group's timeout.
+    Without it a step could fail on one rank, whose last answer was lost, and
+    succeed on the others: the ranks would have different weights and steps.
+    device: where the group reduces buckets; patience: seconds, after which
+    TimeoutError is raised; None: the group's timeout.
     """
     if not dist.is_initialized() or dist.get_world_size(group) == 1:
         return [verdict]
@@ -172,7 +172,7 @@ def confirm(verdict, group, device, patience=None):
 
 
 def _wait(work, patience):
-    """Unlike work.wait(timeout), which most backends do not obey, this ends in time."""
+    """Raises TimeoutError after patience seconds; most backends ignore work.wait(timeout)."""
     end = time.monotonic() + patience
     while not work.is_completed():
         if time.monotonic() > end:
