@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""thcd in a topology's aggregator namespace, for demo, benchmarks and tests:
-started, waited for, asked for its counters, stopped.
+"""thcd in a topology's aggregator namespace, for demo, benchmarks and tests: starts
+it, waits for it, reads its counters, stops it.
 """
 import json
 import os
@@ -18,12 +18,13 @@ PORT = 18500    # an aggregator's base port by default
 
 
 class Aggregator:
-    """A running thcd. ranks: of its one job (1); software: no BPF; job: more
-    keys of the job, as {"reply": "fanout"}; options: more of the command line;
-    quiet: what it says is shown only if something fails; secret: the job's key, a new
-    one by default, which is in key_file; number: this one of several on the network, host: of
-    the topology's hosts for aggregators the one that it runs on. A job with seal=sum or seal=none has none: then key
-    and key_file are None. prefix: words in front of thcd's own, as of a command that starts it
+    """A running thcd with one job, number 1.
+
+    ranks: ranks of the job; software: True: no BPF; job: more keys of the job, as {"reply":
+    "fanout"}; options: more options of thcd; quiet: stderr is shown only after a failure; secret:
+    the job's secret key in bytes, None: a new one; number: tells several thcds on one network
+    apart; host: index in net.aggregators; prefix: a command that starts thcd, as ["taskset", ...].
+    key and key_file are None in a job with seal=sum or seal=none.
     """
 
     def __init__(self, net, ranks, software=False, job=None, options=(), stderr=None,
@@ -46,7 +47,7 @@ class Aggregator:
         self.start()
 
     def start(self, *more):
-        """Starts thcd and waits until it says that it is ready."""
+        """Starts thcd and waits until it prints "ready"."""
         self.process = self.net.popen(
             self.namespace,
             [*self.prefix, _program("thcd"), "--instance", self.instance, *self.options, *more,
@@ -64,7 +65,7 @@ class Aggregator:
         return self.ask("stats")
 
     def ask(self, request):
-        """One request to thcd's control socket, as JSON."""
+        """The answer of thcd's control socket to a request, from JSON."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(5)
             s.connect(f"{THCD_SOCKETS}/{self.instance}.sock")
@@ -85,7 +86,7 @@ class Aggregator:
             self.process = None
 
     def has_said(self):
-        """What a quiet thcd has said."""
+        """The stderr of a quiet thcd so far."""
         self.said.seek(0)
         return self.said.read()
 
@@ -103,9 +104,9 @@ class Aggregator:
 
 
 class Shards:
-    """thcds that share the chunks of one job: count of them, each on a host of its own, or all on
-    the first one, in software mode, a hundred ports apart. [i] is number i; job and key_file are
-    those of all."""
+    """count thcds that share the chunks of one job. apart: True: each runs on a host of its own;
+    False: all run on the first host in software mode, on ports that differ by 100. [i] is the i-th
+    Aggregator; job and key_file hold for every thcd."""
 
     def __init__(self, net, ranks, count, apart=True, software=False, job=None, options=(),
                  secret=None, **more):
@@ -148,7 +149,7 @@ def _program(name):
 
 
 def read_line(stream, seconds):
-    """The next line of a child's output, "" at its end or after seconds."""
+    """The next line of a child's output; "" at end of file or after a timeout in seconds."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         end = time.monotonic() + seconds
@@ -158,7 +159,7 @@ def read_line(stream, seconds):
 
 
 def add_up(stats):
-    """None if every received packet has one fate or drop, else a sentence."""
+    """None if received packets equal fates plus drops, else a sentence."""
     fates = sum(stats["events"][name] for name in FATES)
     drops = sum(stats["drops"].values())
     if stats["received"] == fates + drops:

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make demo`: trains a network with PyTorch DDP, one process per worker in a network namespace of
-its own, every gradient summed by an aggregator in XDP, and once more on plain Gloo with the same
-seeds. Ends with a table and build/demo.json. What is trained is in tasks/, what is shown about it
-in demos/, the workers are in demo_stage.py and training.py, the topology in netns.py.
+"""`make demo`: trains a network with PyTorch DDP twice with equal seeds: an aggregator in XDP sums
+all gradients, then plain Gloo does. Each worker is a process in a network namespace of its own.
+Prints a table and writes build/demo.json. Tasks are in tasks/, their screens and tables in demos/,
+the workers in demo_stage.py and training.py, the topology in netns.py.
 """
 import argparse
 import importlib
@@ -18,7 +18,7 @@ from screen import Screen
 from demo_stage import TRANSPORTS, DemoError
 from demos import goal
 
-SILENT_SECONDS = 120    # without any word from a worker: it hangs
+SILENT_SECONDS = 120    # a worker without output for this long hangs
 
 
 def run(demo, args, screen):
@@ -37,7 +37,7 @@ def run(demo, args, screen):
 
 
 def number(low, high, what, words=()):
-    """A type of options: a number in a range, or a word."""
+    """An argparse type: a number from low to high, or one of words."""
     def read(text):
         if text in words:
             return text
@@ -71,7 +71,7 @@ DIGITS_ALONE = {"epochs": 5, "hidden": 1024, "repeats": 7}
 
 
 def complete(parser, args):
-    """Fills in the defaults of options that are one task's, and refuses those of another task."""
+    """Sets the defaults of a task's own options; an option of another task is an error."""
     for name, default in DIGITS_ALONE.items():
         if getattr(args, name) is None:
             setattr(args, name, default)

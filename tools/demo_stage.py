@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Training processes, one in each worker's namespace, forks of this one: started, and listened to
-until all have ended. What they run and say is in training.py.
+"""Training processes, forked into the workers' namespaces: starts one per worker and reads their
+reports until all have ended. training.py has the training and the reports.
 """
 import argparse
 import contextlib
@@ -14,11 +14,11 @@ import time
 import netns
 from aggregator import Aggregator
 
-TRANSPORTS = {"auto": None, "udp": "UDP", "af_thc": "AF_THC"}   # what THC_TRANSPORT may say
+TRANSPORTS = {"auto": None, "udp": "UDP", "af_thc": "AF_THC"}   # values of THC_TRANSPORT
 
 
 class DemoError(RuntimeError):
-    """Why there is no result, in a sentence."""
+    """A demo without a result; the message says why."""
 
 
 def bar(step, total, loss, run):
@@ -30,9 +30,9 @@ def bar(step, total, loss, run):
 class Workers:
     """Collects the reports of all workers until they end.
 
-    body(arguments): what each runs, of which task are the arguments that all have; runs: the
-    names of its trainings, the first one's gradients go through THC; folder: for logs; patience:
-    seconds without any word, after which they hang
+    body(arguments): what each worker runs; task: arguments that all workers share; runs: names of
+    the trainings, the first of which uses THC; folder: for logs; patience: seconds without a
+    report until a worker counts as hung
     """
 
     def __init__(self, net, body, task, *, runs, folder, patience):
@@ -58,10 +58,9 @@ class Workers:
         return lines[-1] if lines else "it said nothing"
 
     def watch(self, screen, thc_done):
-        """Draws until all workers have ended well; thc_done() when THC has.
+        """Draws until all workers have ended; DemoError if one fails or hangs.
 
-        The counters are read between the first two runs, when the last worker has
-        left the job.
+        Calls thc_done() after the first run, when the last worker has left the job.
         """
         with self.selector:
             self._listen(screen, thc_done)
@@ -111,7 +110,7 @@ class Stage:
         self.at_start = aggregator.stats()
 
     def describe(self, loss):
-        """In a sentence. loss: a fraction of packets"""
+        """The stage in a sentence. loss: fraction of packets that the links drop"""
         by = self.at_start.get("lanes_by")
         return (f"aggregator {netns.AGGREGATOR4} ({self.at_start['mode']}"
                 f"{f', lanes summed by {by}' if by else ''}), {self.net.workers} workers "
@@ -119,7 +118,7 @@ class Stage:
                 f"{100 * loss:g} % loss per direction")
 
     def train(self, body, task, *, runs, patience, screen):
-        """(workers with results, the aggregator's counters): see Workers."""
+        """Runs Workers to their end; returns (workers, the aggregator's counters)."""
         counters = {}
         job = {"job": self.aggregator.job, "key_file": self.aggregator.key_file,
                "aggregator": netns.AGGREGATOR4}
@@ -137,7 +136,7 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(args, job=None, shape=None):
-    """A Stage for a demo's arguments. job: more keys of the job; shape: the rate of links"""
+    """A Stage for a demo's arguments. job: more keys of the job; shape: see netns.Topology"""
     impair = netns.Impair(drop=args.loss) if args.loss else None
     with tempfile.TemporaryDirectory(prefix=netns.temporary_prefix()) as folder, \
             netns.Topology(args.workers, shape=shape, impair=impair) as net, \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """One worker of the demo: trains a small perceptron on scikit-learn's digits
-with PyTorch DDP, first with gradients through THC, then the same on Gloo
-fp32. demo.py forks it and draws. Gloo serves the baseline, and the exact means
-that the aggregated gradients are measured against.
+with PyTorch DDP, first with gradients through THC, then through Gloo in fp32.
+demo.py forks the worker and draws. Gloo also computes the exact means, against
+which the error of THC's means is measured.
 """
 import sys
 
@@ -15,14 +15,13 @@ MEASURE_EVERY = 7       # steps between measurements of the gradients' error
 
 
 class Measured(Watch):
-    """The THC hook, recording bucket sizes and, on some steps, the error.
+    """The THC hook, which also records bucket sizes and, every few steps, the error.
 
-    The error of a step is that of its aggregated gradients against the exact
-    mean in fp64 of the ranks' gradients, and against that of what the ranks
-    compressed: their gradients and what compression owed them from before.
-    What was lost of all measured steps is also known beside the mean of the
-    ranks' squares of what they compressed, and where bits follow norms how much
-    was expected.
+    A step has two errors of its aggregated gradients: against the exact fp64
+    mean of the ranks' gradients, and against the exact mean of the ranks'
+    compressed input, that is gradient plus error memory. Over all measured
+    steps told() also has the second error relative to the mean of the ranks'
+    squared inputs, and the error that the bits by norms predict.
     """
 
     def __init__(self, hook, state):
@@ -47,12 +46,12 @@ class Measured(Watch):
         self.before = self.counted()
 
     def counted(self):
-        """What was expected to be lost, and of which square, since the job was joined."""
+        """(expected squared error, agreed squared norms), summed since the join."""
         stats = self.state.client.stats()
         return stats["rate_lost"], stats["rate_square"]
 
     def end(self, step, model, batch):
-        """Adds [[||difference||^2, ||mean||^2] of both] of a measured step."""
+        """Appends [[||difference||^2, ||mean||^2] of both errors] of a measured step."""
         if not self.pairs:
             return
         total = torch.zeros(2, 2, dtype=torch.float64)
@@ -70,7 +69,7 @@ class Measured(Watch):
         self.pairs.clear()
 
     def told(self):
-        """predicted: None where bits do not follow norms"""
+        """The results as a dict. predicted: None where bits do not follow norms"""
         lost, square = self.expected
         return {"sizes": self.sizes, "errors": self.errors,
                 "measured": sum(of[1][0] for of in self.errors) / self.own,

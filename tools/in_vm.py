@@ -24,7 +24,7 @@ name of the file to write, "@live" left out unless stdout is a terminal.
 
 
 def step(argv):
-    """Runs one program in the foreground; its status."""
+    """Runs one program in the foreground; returns its exit status."""
     with subprocess.Popen(argv, cwd=netns.ROOT, stdin=subprocess.DEVNULL) as p:
         try:
             return p.wait()
@@ -64,7 +64,7 @@ def run(args):
 
 
 def machine(args, parent):
-    """The program that boots it, with its options."""
+    """The command that boots the machine."""
     if args.uml:
         return [os.path.join(netns.ROOT, "tests/vm/uml")]
     return [os.path.join(netns.ROOT, "tests/vm/run"), "--kernel", KERNEL, "--cpus",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Secret keys of jobs: files that hold one, for thcd and workers to read."""
+"""Files with a job's secret key, for thcd and workers to read."""
 import os
 import secrets
 import tempfile
@@ -11,13 +11,13 @@ KEY_BYTES = 32
 
 
 class KeyFile:
-    """A temporary file with a key, a new one by default, which its owner alone can read.
-    It is removed with this object, but not by a process that was forked.
+    """A temporary file, readable by its owner alone, with key (bytes; None: a new one).
+    The process that made the object removes the file with it; a forked child does not.
     """
 
     def __init__(self, key=None):
         self.key = key or secrets.token_bytes(KEY_BYTES)
-        # root's, whose runs may be killed, are swept up then
+        # netns.sweep() removes root's files after a killed run
         prefix = "thc-key-" if os.geteuid() else netns.temporary_prefix()
         handle, self.path = tempfile.mkstemp(prefix=prefix)
         self.remove = weakref.finalize(self, _remove, self.path, os.getpid())

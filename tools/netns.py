@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Network namespaces for the demo, the benchmarks and the tests: one
-aggregator or several, n workers and a switch, made and removed here and nowhere else.
-What runs inside them is the caller's.
+"""Network namespaces for the demo, the benchmarks and the tests: one aggregator
+or several, n workers and a switch. Only this file makes and removes them; the
+caller runs programs inside.
 
          thc-PID-K-agg        thc-PID-K-w0   ...   thc-PID-K-w<n-1>
         +-------------+      +-----------+        +-----------+
@@ -18,8 +18,8 @@ What runs inside them is the caller's.
         +-----------------------------------------------------+
 
 Further aggregators, agg1 and so on, have 10.77.0.101, fd77::101 and so on. The
-switch snoops and is a querier: a group's packets go to its members, and no
-aggregator has to look at what another one sends.
+switch does IGMP snooping and is the querier: a group's packets go to the group's
+members alone, and no aggregator receives the answers of another one.
 
 XDP on the aggregator's eth0 sends by redirect, which needs GRO on at the peer
 ("agg" above, or "host" below); XDP output bypasses qdiscs, so a shaped link
@@ -30,10 +30,10 @@ gets a namespace of its own, in which every frame is an skb:
                        to the host          to the switch
 
 Impaired worker links lose, corrupt, duplicate and delay THC packets in both
-directions: tests/netns/impair.bpf.c on clsact of the switch's worker ports. What is
-late takes a detour through late0 and late1, where others overtake it.
-Segmentation offload is limited to one packet then and nothing is joined on the
-way, so that it meets packets and not super-packets.
+directions: tests/netns/impair.bpf.c on clsact of the switch's worker ports. A late
+packet takes a detour through late0 and late1, and later packets overtake it.
+Segmentation offload is then limited to one packet, and GRO is off on the way, so
+that the impairment sees single packets.
 
     with netns.guard(), netns.Topology(workers=4) as net:
         daemon = net.popen(net.aggregator, ["build/thcd", ...])
@@ -63,7 +63,7 @@ from forked import Forked, die_with_parent
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN = "/run/netns"
-# thcd keeps these per instance, which is named after the topology.
+# thcd has one entry per instance in each; the instance's name is the topology's.
 THCD_PINS = "/sys/fs/bpf/thc"
 THCD_SOCKETS = "/run/thc"
 AGGREGATOR4 = "10.77.0.100"
@@ -71,7 +71,7 @@ AGGREGATOR6 = "fd77::100"
 ROUTER4, OUTSIDE4 = "10.78.0.1", "10.78.0.2"    # behind()
 WORKERS_MAX = 64
 AGGREGATORS_MAX = 64
-# Whoever has topologies holds a lock here: /proc of another PID namespace does not show it.
+# A process with topologies holds a lock here: /proc of another PID namespace does not show it.
 LOCKS = "/run/thc-netns"
 
 _CLONE_NEWNET = 0x40000000
@@ -79,7 +79,7 @@ _SIOCETHTOOL = 0x8946
 _ETHTOOL_SGRO = 0x2C
 _GSO_SEGMENTS_DEFAULT = 65535
 
-# Groups are kept apart 0.1 s after it is up: the querier waits for reports.
+# Snooping takes effect 0.1 s after the bridge is up: the querier waits for reports.
 _SNOOPING_BRIDGE = ["link add br0 type bridge forward_delay 0 mcast_igmp_version 3 "
                     "mcast_query_response_interval 10",
                     "link set br0 type bridge mcast_querier 1", "link set br0 up"]
@@ -91,7 +91,7 @@ _locks = {}
 
 
 class NetnsError(RuntimeError):
-    """What could not be set up, and what to do about it."""
+    """A failed set-up, and what to do about it, in a sentence."""
 
 
 def build_dir():
@@ -100,10 +100,10 @@ def build_dir():
 
 
 def environment():
-    """Ours, with libthc from where the programs are built.
+    """os.environ with LIBTHC in build_dir().
 
-    If that is built with a sanitizer, Python has to load the sanitizer's library first, and
-    keeps memory of its own until it ends.
+    RANK_PRELOAD names the library of the sanitizer that libthc is built with, which Python must
+    load first. Leak detection is off, because Python does not free all memory at exit.
     """
     preload = os.environ.get("RANK_PRELOAD")
     return {"LIBTHC": os.path.join(build_dir(), "libthc.so"), **os.environ,
@@ -112,12 +112,12 @@ def environment():
 
 
 def output_name(path):
-    """What the user calls a file that we write: tools/in_vm.py gives it another name."""
+    """The user's name of an output file, which tools/in_vm.py maps to another file."""
     return os.environ.get("OUTPUT_NAME") or os.path.relpath(path)
 
 
 def open_output(path):
-    """A file that can be written is there, before minutes have gone by."""
+    """Makes an output file; NetnsError, before a long run, if it cannot be written."""
     try:
         with open(path, "a", encoding="utf-8"):
             pass
@@ -127,7 +127,7 @@ def open_output(path):
 
 
 def open_folder(path):
-    """A folder that files can be made in is there, before minutes have gone by."""
+    """Makes an output folder; NetnsError, before a long run, if it cannot be written."""
     try:
         os.makedirs(path, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -151,7 +151,7 @@ def why_not():
 
 
 def _ip(ns, lines):
-    """One `ip -batch` in namespace ns (None: here)."""
+    """Runs lines by one `ip -batch` in namespace ns (None: the current one)."""
     where = ["-n", ns] if ns else []
     done = subprocess.run(["ip", *where, "-batch", "-"], input="\n".join(lines) + "\n",
                           capture_output=True, text=True)
@@ -161,7 +161,7 @@ def _ip(ns, lines):
 
 
 def move_into(ns):
-    """Takes this thread into namespace ns."""
+    """Moves this thread into namespace ns."""
     fd = os.open(f"{RUN}/{ns}", os.O_RDONLY)
     try:
         if _libc.setns(fd, _CLONE_NEWNET):
@@ -171,14 +171,14 @@ def move_into(ns):
 
 
 def in_namespace(ns, call):
-    """call() with its thread in namespace ns; sockets it makes stay there."""
+    """Returns call(), run by a thread in namespace ns; sockets that it makes stay in ns."""
     result = {}
 
     def body():
         try:
             move_into(ns)
             result["value"] = call()
-        except BaseException as error:  # handed to the caller's thread
+        except BaseException as error:  # raised again in the caller's thread
             result["error"] = error
 
     thread = threading.Thread(target=body)
@@ -201,13 +201,13 @@ def _set_gro(ns, dev, on):
 
 
 def _set_gro_forwarding(ns, dev, on):
-    """Joins UDP frames as TCP's are joined: both cross the topology in large pieces."""
+    """GRO of forwarded UDP, as of TCP: both cross the topology in super-packets."""
     subprocess.run(["nsenter", f"--net={RUN}/{ns}", "ethtool", "-K", dev,
                     "rx-udp-gro-forwarding", "on" if on else "off"], check=True)
 
 
 def _bypass_netfilter(ns):
-    """Bridged frames skip iptables: a switch has none, and hosts may."""
+    """Makes bridged frames bypass iptables: a real switch has no such rules."""
     def call():
         for family in ("arptables", "iptables", "ip6tables"):
             with contextlib.suppress(FileNotFoundError):  # br_netfilter is not loaded
@@ -218,7 +218,7 @@ def _bypass_netfilter(ns):
 
 
 def stop(processes, patience=3.0):
-    """SIGTERM to all, SIGKILL to those still there after patience seconds."""
+    """Sends SIGTERM to all processes, and SIGKILL to those alive after patience seconds."""
     running = [p for p in processes if p.poll() is None]
     for p in running:
         p.terminate()
@@ -233,12 +233,12 @@ def stop(processes, patience=3.0):
 
 @contextlib.contextmanager
 def guard():
-    """SIGTERM, SIGHUP and SIGINT unwind the stack once, then no more."""
+    """The first SIGTERM, SIGHUP or SIGINT raises SystemExit; later ones are ignored."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     owner = os.getpid()
 
     def handler(number, _frame):
-        if os.getpid() != owner:    # a fork of ours on its way to exec()
+        if os.getpid() != owner:    # a forked child before exec()
             os._exit(128 + number)
         for s in signals:
             signal.signal(s, signal.SIG_IGN)  # cleaning up is not interrupted
@@ -253,7 +253,7 @@ def guard():
 
 
 class Impair:
-    """Probabilities per packet and direction on every worker's link."""
+    """Impairments of every worker's link: probabilities per packet and direction."""
 
     def __init__(self, drop=0.0, corrupt=0.0, duplicate=0.0, late=0.0, port=18500):
         self.drop, self.corrupt, self.duplicate = drop, corrupt, duplicate
@@ -265,7 +265,7 @@ def _lock_of(pid):
 
 
 def _drop_lock(pid):
-    """Removes it; False: somebody holds it."""
+    """Removes the lock file of process pid; False: a process holds the lock."""
     if pid == os.getpid() and pid in _locks:
         os.close(_locks.pop(pid))
     try:
@@ -285,12 +285,14 @@ def _drop_lock(pid):
 
 
 def _hold_lock():
-    """Until we end, however that comes. A process of another PID namespace may have our id."""
+    """Locks this process's file until its end. The lock is shared: a process of another PID
+    namespace may have the same id.
+    """
     pid = os.getpid()
     while pid not in _locks:
         os.makedirs(LOCKS, mode=0o700, exist_ok=True)
         fd = os.open(_lock_of(pid), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        # not flock(), whose locks our children would hold on to
+        # not flock(): forked children would keep the lock
         fcntl.lockf(fd, fcntl.LOCK_SH)
         if os.fstat(fd).st_nlink:
             _locks[pid] = fd
@@ -306,8 +308,8 @@ def _is_dead(pid):
 class Topology:
     """The namespaces drawn at the top of this file, until close().
 
-    workers: n; aggregators: hosts for them; shape: a tbf rate such as "1gbit" for every host link and
-    direction, or None; queues: of the aggregator's veth; impair: an Impair
+    workers, aggregators: number of hosts; shape: a tbf rate such as "1gbit" for every host link and
+    direction, or None; queues: queues of an aggregator's veth; impair: an Impair or None
     """
 
     def __init__(self, workers=4, shape=None, queues=1, impair=None, mtu=1500, aggregators=1):
@@ -327,7 +329,7 @@ class Topology:
         _hold_lock()
         self._spaces = []
         self._processes = []
-        self._joins = []        # where frames of answers are joined
+        self._joins = []        # (namespace, device) where GRO joins answers
         self._impair = None
         atexit.register(self.close)
         try:
@@ -373,7 +375,7 @@ class Topology:
             _bypass_netfilter(ns)
 
     def _host(self, ns, port, addr4, addr6, queues):
-        """One host, and its link to the switch's bridge as `port`."""
+        """Makes one host and its link to the switch's bridge, whose port is `port`."""
         self._space(ns, [])
         peer_ns, peer = self.switch, port
         if self.shape:
@@ -401,7 +403,7 @@ class Topology:
             _set_gro_forwarding(peer_ns, peer, True)
 
     def behind(self, w):
-        """A host of another network, OUTSIDE4, for which host w forwards; its namespace."""
+        """Makes a host, OUTSIDE4, behind worker w as its router; returns the host's namespace."""
         ns, via = f"{self.name}-w{self.workers}", ROUTER4
         self._space(ns, [])
         _ip(self.worker(w), [f"link add out type veth peer name eth0 netns {ns}",
@@ -420,7 +422,7 @@ class Topology:
         return ns
 
     def _settle(self):
-        """Waits until the bridges forward: carrier is up on all ports."""
+        """Waits until the bridges forward, that is, carrier is up on all ports."""
         end = time.monotonic() + 5
         bridges = [ns for ns in self._spaces if ns == self.switch or "-l" in ns[len(self.name):]]
         while bridges and time.monotonic() < end:
@@ -440,7 +442,7 @@ class Topology:
         if impair.late:
             _ip(self.switch, [f"link add late0 mtu {self.mtu} type veth peer name late1 "
                               f"mtu {self.mtu}", "link set late0 up", "link set late1 up"])
-            # a tenth of a millisecond a packet, behind those that are late, too
+            # delays by 0.1 ms per packet, and by the late packets in the queue
             self.run(self.switch, ["tc", "qdisc", "add", "dev", "late0", "root", "tbf", "rate",
                                    "80mbit", "burst", "2k", "limit", "1m"])
         self._impair = self.popen(
@@ -452,7 +454,7 @@ class Topology:
             raise NetnsError("tests/netns/impair did not start: see its message above")
 
     def impaired(self):
-        """What impair did: {"up": {"seen":, "dropped":, ...}, "down": {...}}."""
+        """Counters of the impairment: {"up": {"seen":, "dropped":, ...}, "down": {...}}."""
         if not self._impair:
             return {}
         self._impair.stdin.write("\n")
@@ -460,7 +462,7 @@ class Topology:
         return json.loads(self._impair.stdout.readline())
 
     def heal(self):
-        """Ends the impairment: links are whole again, segmentation offloaded."""
+        """Ends the impairment and restores segmentation offload."""
         if self._impair:
             self._impair.stdin.close()
             self._impair.wait()
@@ -469,7 +471,7 @@ class Topology:
             self._limit_segments(_GSO_SEGMENTS_DEFAULT)
 
     def _limit_segments(self, segments):
-        """Most packets in a piece that crosses the topology."""
+        """Limits super-packets on the topology's links to that many segments."""
         for peer_ns, peer in self._joins:
             _set_gro_forwarding(peer_ns, peer, segments > 1)
         for ns in [*self.aggregators, *map(self.worker, range(self.workers))]:
@@ -480,7 +482,7 @@ class Topology:
         return ["nsenter", f"--net={RUN}/{ns}", "--", *argv]
 
     def run(self, ns, argv, **more):
-        """Runs argv in ns to its end; raises NetnsError with its message."""
+        """Runs argv in ns to its end; NetnsError, with argv's output, if it fails."""
         done = subprocess.run(self.enter(ns, argv), capture_output=True, text=True, **more)
         if done.returncode:
             raise NetnsError(f"{' '.join(argv)} in {ns}: {(done.stderr or done.stdout).strip()}")
@@ -489,9 +491,9 @@ class Topology:
     def popen(self, ns, argv, **more):
         """Starts argv in ns; it ends with this topology, or with this process.
 
-        It has a process group of its own: Ctrl-C reaches only us, who end it in order. No session
-        of its own, beside which nice(1) of ours would mean nothing to the scheduler (autogroup in
-        sched(7)).
+        The child has a process group of its own: Ctrl-C reaches this process alone, which ends its
+        children in order. The child has no session of its own: nice(1) of this process has no
+        effect across autogroups (sched(7)).
         """
         p = subprocess.Popen(self.enter(ns, argv), process_group=0,
                              preexec_fn=functools.partial(die_with_parent, os.getpid()), **more)
@@ -499,7 +501,7 @@ class Topology:
         return p
 
     def fork(self, ns, body, **more):
-        """Runs body() in ns, by a fork of this process: a Forked; it ends as one of popen() does."""
+        """Runs body() in ns, in a Forked, which ends when a child of popen() would."""
         def there():
             move_into(ns)
             body()
@@ -513,7 +515,7 @@ class Topology:
         self._processes = [p for p in self._processes if p not in processes]
 
     def close(self):
-        if os.getpid() != self._owner:  # a fork of ours must not tear it down
+        if os.getpid() != self._owner:  # a forked child must not tear the topology down
             return
         stop(self._processes)
         self._processes.clear()
@@ -524,15 +526,15 @@ class Topology:
 
 
 def temporary_prefix():
-    """For folders in /tmp that sweep() removes if we die."""
+    """A prefix for files and folders in /tmp; sweep() removes them if this process dies."""
     _hold_lock()
     return f"thc-{os.getpid()}-tmp-"
 
 
 def sweep():
-    """Removes what dead runs left: namespaces, thcd's pins and sockets, what is temporary.
+    """Removes what dead runs left: namespaces, thcd's pins and sockets, temporary files.
 
-    Returns the names. What is there belongs to the process whose id it has.
+    Returns the names removed. A name contains the id of the process that it belongs to.
     """
     def dead(name, rest):
         match = re.fullmatch(r"thc-(\d+)-" + rest, name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""One worker of the experiment rate_train: trains a task once, its gradients summed in one way, and tells
-how good the model is on its way, and the bytes of its interface. experiments/rate_train.py forks it.
+"""One worker of the experiment rate_train: trains a task once, with one way to sum gradients, and
+reports the model's quality during training and the bytes of the worker's interface.
+experiments/rate_train.py forks it.
 """
 import sys
 
@@ -12,7 +13,7 @@ from training import Watch, interface_bytes, join_group, join_job, say, thc_ddp,
 
 
 class LowRank:
-    """A hook: means of a bucket by PowerSGD over Gloo. Its all-reduces wait for each other."""
+    """A hook: means of buckets by PowerSGD over Gloo, with one blocking all-reduce at a time."""
 
     def __init__(self, rank):
         self.method = PowerSgd(rank)
@@ -29,7 +30,7 @@ class LowRank:
 
 
 def _mean_of_all(exchange):
-    """Runs a rank's generator beside the other ranks' own; what it returns."""
+    """Runs this rank's generator, in step with the other ranks'; returns its result."""
     try:
         sent = next(exchange)
         while True:
@@ -41,12 +42,14 @@ def _mean_of_all(exchange):
 
 
 class Judged(Watch):
-    """Bytes of the interface in all steps, and the model's quality after every so many, 0: never."""
+    """Counts the interface's bytes over all steps, and judges the model every args.every steps (0:
+    never).
+    """
 
     def __init__(self, task, args):
         self.task, self.args = task, args
         self.first = self.last = None
-        self.apart = (0, 0)     # bytes of the judging
+        self.apart = (0, 0)     # bytes that judging took, (sent, received)
         self.qualities = []
 
     def begin(self, step):

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a program that takes a while says meanwhile."""
+"""Progress output of programs that run for a while, and tables as text."""
 import contextlib
 import shutil
 import sys
 import threading
 import time
 
-SILENCE = 1.0           # seconds between lines when stdout is no terminal
+SILENCE = 1.0           # seconds between lines if the output is no terminal
 
 
 class Screen:
-    """One live line; on a pipe a line a second instead. Quiet: to stderr."""
+    """One live line on a terminal, else a line per second. quiet: True: write to stderr."""
 
     def __init__(self, quiet, live=False):
         self.out = sys.stderr if quiet else sys.stdout
@@ -23,7 +23,7 @@ class Screen:
         self.shown = time.monotonic()
 
     def clear(self):
-        """Before others write to the same terminal."""
+        """Erases the live line, before other output to the terminal."""
         if self.live:
             self.out.write("\r\033[K")
             self.out.flush()
@@ -43,7 +43,7 @@ class Screen:
 
     @contextlib.contextmanager
     def waiting(self, text):
-        """Repeats a text as progress meanwhile; what is yielded changes it."""
+        """Shows text as progress until the block ends; the yielded function replaces text."""
         done, now = threading.Event(), [text]
 
         def repeat():
@@ -60,8 +60,8 @@ class Screen:
 
 
 def aligned(parts):
-    """Parts of a table as text. A part is rows (what, value, value, ...), of which the first one, and
-    one behind None, is a heading; an empty part is left out.
+    """Parts of a table as text. A part is a list of rows (label, value, value, ...). Its first row
+    is a heading, and so is a row behind None. Empty parts are left out.
     """
     rows = []
     for part in filter(None, parts):

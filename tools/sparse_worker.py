@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""One worker of the demo of a task with sparse gradients: trains with them summed by the scheme lhc,
-then by Gloo, as whole embeddings, and as rows if those of lhc are. demos/sparse.py forks it and
-draws.
+"""One worker of the demo of a task with sparse gradients: trains with gradients by scheme lhc, then
+by Gloo as dense embeddings, and, if lhc's are sparse tensors, by Gloo as rows, too.
+demos/sparse.py forks it and draws.
 """
 import sys
 
@@ -11,19 +11,19 @@ import torch.distributed as dist
 from demos.sparse import FP32, LHC, runs_of
 from training import Watch, interface_bytes, join_group, join_job, say, thc_ddp, train
 
-LOOK_EVERY = 10         # steps between looks at rows
+LOOK_EVERY = 10         # steps between counts of rows
 
 
 def rows_of(gradient):
-    """How many rows it has."""
+    """The number of rows of a gradient that are not zero."""
     if gradient.is_sparse:
         return gradient.coalesce().indices().shape[1]
     return gradient.ne(0).any(1).sum().item()
 
 
 class Seen(Watch):
-    """Bytes of the interface over all steps, and on some steps the rows of gradients: own, those of
-    this rank's batch, and union, those of the mean.
+    """Counts the interface's bytes over all steps, and every few steps the rows of gradients: own,
+    of this rank's batch, and union, of the mean.
     """
 
     def __init__(self, task, looks):
@@ -50,8 +50,8 @@ class Seen(Watch):
 
 
 def summed(_state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """The mean by Gloo. Of two ranks its values are rounded once, where DDP's own hook, which divides
-    before it sums, would round tiny ones twice.
+    """The mean by Gloo, as sum and division: with two ranks each value is rounded once. DDP's own
+    hook divides before the sum, and would round tiny values twice.
     """
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     return work.get_future().then(lambda done: done.value()[0].div_(dist.get_world_size()))

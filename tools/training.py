@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The training of a task (tasks/task.py) by one rank with PyTorch DDP, reported as one JSON object
-per line on stdout: what demo_worker.py and its like run, several times in a process. Gloo serves
-rendezvous. What reads the reports is demo_stage.py.
+"""Trains a task (tasks/task.py) on one rank with PyTorch DDP, and reports by one JSON object per
+line on stdout, which demo_stage.py reads. *_worker.py call train(), some several times. The process
+group is Gloo's.
 """
 import hashlib
 import json
@@ -23,7 +23,7 @@ def say(**what):
 
 
 def join_group(args):
-    """args: rank, world, rendezvous (the address of rank 0)"""
+    """Joins a Gloo process group. args: rank, world, rendezvous (the address of rank 0)"""
     os.environ.update(netns.environment())
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR=args.rendezvous, MASTER_PORT="29500", GLOO_SOCKET_IFNAME="eth0")
@@ -31,9 +31,9 @@ def join_group(args):
 
 
 def join_job(args, **options):
-    """The hook's state, joined. args: aggregator, job, key_file, rank"""
+    """A ThcState that has joined its job. args: aggregator, job, key_file, rank"""
     say(event="joining")
-    # Threshold 0: no bucket is too small for THC here, so that all are counted.
+    # threshold=0: all buckets go through THC and are counted
     state = thc_ddp.ThcState(aggregator=args.aggregator, job=args.job, key_file=args.key_file,
                              rank=args.rank, threshold=0, **options).connect()
     say(event="joined", **state.client.info())
@@ -41,7 +41,7 @@ def join_job(args, **options):
 
 
 def digest(model):
-    """Of all parameters as values: of zeros the sign does not count."""
+    """A digest of all parameters' values; +0 and -0 are equal."""
     out = hashlib.sha256()
     for parameter in model.parameters():
         out.update((parameter.detach() + 0.0).numpy())
@@ -57,7 +57,7 @@ def interface_bytes():
 
 
 class Watch:
-    """What looks at a training: begin() before each step, end() after each; neither is timed."""
+    """An observer: train() calls begin() before and end() after each step; neither is timed."""
 
     def begin(self, step):
         pass
@@ -67,9 +67,9 @@ class Watch:
 
 
 def train(name, task, args, total, *, sparse=False, state=None, hook=None, watch=None):
-    """One run of total steps from the seed; returns what is shown about it, and the model.
+    """Trains for total steps from the seed; returns (the report as a dict, the model).
 
-    hook, state: of the gradients, None: DDP's own; args: rank, world
+    hook, state: the communication hook and its state, None: DDP's own; args: rank, world
     """
     watch = watch or Watch()
     model = task.model(sparse)
