@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
-"""One rank of the all-reduce benchmark, in its own namespace for as long as
-buckets.py wants it. Each line on stdin names a system and the bytes of a
-bucket; all ranks meet at a barrier, reduce one such bucket through the system,
-and say how long that took, from the barrier to their own completion, and how
-many bytes their interfaces have sent and received meanwhile, as one JSON object.
+"""One rank of the all-reduce benchmark, in its own namespace; buckets.py starts
+and ends it. Each line on stdin names a system and the bytes of a bucket. All
+ranks meet at a barrier and reduce one bucket by the system. Each rank prints one
+JSON object: the seconds from the barrier to its own completion, and the bytes
+that its interface has sent and received.
 
-Systems: thc, thc_ef (error feedback), thc_rate (and bits that follow norms), thc_unsealed,
-thc_summed (other seals), gloo_fp32, gloo_fp16,
-and lhc-WHERE-OF-BITS: a gradient of which OF of 10000 values are not zero,
-on all ranks where the first one has them (same) or where each has its own (own), by the scheme
-lhc with BITS of fixed point or exact (0); none-WHERE-OF-BITS: the same by the scheme none. The
-fp16 bucket is converted outside of the time, in Gloo's favour. What THC returns is checked
-against the exact mean every time.
+Systems: thc, thc_ef (error feedback), thc_rate (error feedback, bits by norms), thc_unsealed and
+thc_summed (other seals), gloo_fp32, gloo_fp16; lhc-WHERE-OF-BITS: scheme lhc, by BITS of fixed
+point or exact (0), on a gradient with OF of 10000 values not zero, in places that all ranks share
+(same) or that each rank draws (own); none-WHERE-OF-BITS: scheme none on that gradient. The
+conversion of the fp16 bucket is not timed, in Gloo's favour. Every result of THC is compared with
+the exact mean.
 """
 import contextlib
 import json
@@ -30,37 +29,37 @@ from bench.buckets import KEYLESS  # noqa: E402  (found through the path above)
 from bench.kept import Kept  # noqa: E402
 from thc_ddp import ThcClient  # noqa: E402
 
-NMSE_LIMIT = 0.03       # independent gradients, no error feedback: about 0.013
-NMSE_OF_FIXED = 1e-12   # 32 bits, of which the block's largest value has 29
+NMSE_LIMIT = 0.03       # measured: 0.013, independent gradients, no error feedback
+NMSE_OF_FIXED = 1e-12   # of 32 bits the block's largest value uses 29
 WITH_FEEDBACK = ("thc_ef", "thc_rate")
 
 
 class Sparse:
-    """A gradient with few values, and the exact mean of all ranks', by the name of a system."""
+    """The sparse gradient that a system's name describes, and the exact mean over all ranks."""
 
     def __init__(self, system, gradient, rank):
         self.scheme, where, of, bits = system.split("-")
         draw = torch.Generator().manual_seed(2000 + (rank if where == "own" else 0))
         there = torch.rand(gradient.numel(), generator=draw) < int(of) / 10000
         self.bits = int(bits)
-        # what is not there is +0, as in the gradient of an embedding or behind a ReLU
+        # zeros are +0, as in the gradient of an embedding or behind a ReLU
         self.gradient = torch.where(there, gradient, torch.zeros(()))
         mean = self.gradient.double()
         dist.all_reduce(mean)
         self.mean = (mean / dist.get_world_size()).float()
-        # how the index is sent follows from the buckets before: a key of its own
+        # a key of its own: the form of the index depends on the key's earlier buckets
         self.key = zlib.crc32(system.encode())
 
 
 def interface():
-    """Bytes that this rank's interface has sent and received, headers included."""
+    """(bytes sent, bytes received) by this rank's interface, headers included."""
     with open("/proc/self/net/dev", encoding="ascii") as f:
         fields = next(line for line in f if line.strip().startswith("eth0:")).split(":")[1].split()
     return int(fields[8]), int(fields[0])
 
 
 class Bench:
-    """The clients, this rank's gradient and the exact mean of all."""
+    """This rank's clients, its gradient, and the exact mean over all ranks."""
 
     def __init__(self, args):
         generator = torch.Generator().manual_seed(1000 + args.rank)
@@ -76,7 +75,7 @@ class Bench:
         self.clients, self.args = {}, args
 
     def client(self, system):
-        """It joins when it is needed, on all ranks at once."""
+        """The client of a system; all ranks join at the first call."""
         if system not in self.clients:
             self.clients[system] = ThcClient(
                 self.args.aggregator, self.args.jobs[system],
@@ -87,7 +86,7 @@ class Bench:
     @staticmethod
     @contextlib.contextmanager
     def timed(out):
-        """Puts into out how long this takes from the barrier on, and what it sends and receives."""
+        """Times the block after a barrier; sets out's seconds, interface_up and interface_down."""
         dist.barrier()
         before, start = interface(), time.perf_counter()
         yield
@@ -125,7 +124,7 @@ class Bench:
         return zlib.crc32(f"{system} {count}".encode())
 
     def check(self, system, got):
-        """That it is the mean, of what error memories had before, too."""
+        """Checks that got is the mean, with error feedback that of gradients plus memories."""
         nmse, count = self.nmse(got, self.mean[:got.numel()]), got.numel()
         if system in WITH_FEEDBACK:
             kept = self.kept

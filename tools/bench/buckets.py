@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Times of all-reduces, THC beside Gloo, on one topology of namespaces: for
-`make bench`, `make figures` and the demo. The processes that are driven from
-here are allreduce.py's.
+`make bench`, `make figures` and the demo. The ranks run allreduce.py.
 """
 import argparse
 import functools
@@ -11,10 +10,10 @@ import statistics
 import netns
 from aggregator import Shards
 
-BUCKET_BYTES = 25 << 20     # what DDP makes a bucket by default
-QUIET = 0.5                 # load average of a machine that does nothing else
-WARM_UP = 3                 # at most: windows have grown by then, error memories have their pages
-RATE = 4                    # bits up and down together, what jobs try of which nothing is said
+BUCKET_BYTES = 25 << 20     # DDP's default
+QUIET = 0.5                 # most load average of an idle machine
+WARM_UP = 3                 # most rounds until windows have grown and error memories have pages
+RATE = 4                    # bits up plus down, the goal of a job with rate=auto
 SYSTEMS = {"thc": "THC, 4 + 8 bits", "thc_ef": "4 + 8 bits, error feedback",
            "thc_rate": f"{RATE} bits by norms, feedback", "gloo_fp32": "Gloo fp32",
            "gloo_fp16": "Gloo fp16"}
@@ -24,8 +23,8 @@ _COUNTED = ("packets_up", "bytes_up", "packets_down", "bytes_down", "send_calls"
 
 
 class Processes:
-    """serve(rank) in a process for each worker of a topology, driven in step: a line to each, an
-    object of JSON from each."""
+    """One process per worker of a topology, which runs serve(rank). Each request is a line to every
+    process, and each answer a JSON object."""
 
     def __init__(self, net, serve):
         self.processes = [net.fork(net.worker(rank), functools.partial(serve, rank), talk=True)
@@ -39,7 +38,7 @@ class Processes:
         return [json.loads(line) for line in lines]
 
     def ask(self, word, ranks=None):
-        """ranks: how many, the first ones; all by default"""
+        """Sends a line to the first `ranks` processes (None: all); returns their answers."""
         some = self.processes[:ranks]
         for p in some:
             p.stdin.write(word + "\n")
@@ -57,7 +56,7 @@ class Ranks(Processes):
     """The persistent benchmark processes."""
 
     def __init__(self, net, aggregator):
-        from bench import allreduce     # which loads torch, once for all of them
+        from bench import allreduce     # imports torch once, before the forks
         task = {"world": net.workers, "jobs": jobs_of(aggregator),
                 "key_file": aggregator.key_file, "aggregator": netns.AGGREGATOR4,
                 "rendezvous": net.address(0), "bytes": BUCKET_BYTES}
@@ -66,13 +65,13 @@ class Ranks(Processes):
 
 
 def jobs_of(aggregator):
-    """The job of each system by THC: all clients of a rank can stay joined."""
+    """A job per system, so that all clients of a rank can stay joined."""
     systems = ("thc", "thc_ef", "thc_rate", *KEYLESS)
     return {system: aggregator.job + i for i, system in enumerate(systems)}
 
 
 def with_jobs(aggregator, systems):
-    """thcd again, with the jobs of these systems beside its own."""
+    """Restarts thcd with the jobs of these systems added."""
     aggregator.stop()
     for system, job in jobs_of(aggregator).items():
         if system not in systems or job == aggregator.job:
@@ -88,7 +87,7 @@ def with_jobs(aggregator, systems):
 
 
 def _summary(samples, details):
-    """Medians of the slowest rank, and what the last THC all-reduce sent and received."""
+    """Medians of the slowest rank's times, and the counters of the last THC all-reduce."""
     out = {f"{s}_ms": 1e3 * statistics.median(samples[s]) for s in samples}
     out.update({f"{s}_min_ms": 1e3 * min(samples[s]) for s in samples})
     first = next(s for s in samples if s.startswith("thc"))
@@ -108,13 +107,12 @@ def measure(workers, shape, repeats, *, systems=tuple(SYSTEMS), sizes=(BUCKET_BY
     """({bytes: times}, memory, the aggregator's counters) of `repeats` all-reduces each.
 
     Several aggregators, each on a host of its own, share the chunks; the counters are the first
-    one's. job: more keys of the job, by default rate=fixed: the gradients are random, and no norm
-    is much larger than another.
+    aggregator's. job: more keys of the job, None: rate=fixed, because the blocks of random
+    gradients have nearly equal norms.
 
-    The systems take turns, so that what else the machine does meets all of
-    them. The baselines use worker links only; no worker link has XDP on it.
-    progress(bytes, repeat, system, seconds) is called after each all-reduce; repeat is 0 in those
-    that warm up.
+    The systems take turns, so that other load on the machine affects every system. The baselines
+    use worker links only, without XDP. progress(bytes, repeat, system, seconds) is called after
+    each all-reduce; repeat is 0 during the warm-up.
     """
     with netns.Topology(workers, shape=shape, aggregators=aggregators) as net, \
             Shards(net, workers, aggregators, software=software, job=job or {"rate": "fixed"},

@@ -8,9 +8,9 @@ COLOURS = {"thc": "#2a6f97", "thc_ef": "#61a5c2", "thc_rate": "#588157",
 # of curves, in their order
 PALETTE = ("#2a6f97", "#bc6c25", "#588157", "#7b2d8b", "#c1121f", "#6c757d", "#17a2a2", "#b8860b",
            "#000", "#e377c2", "#8c564b")
-_LEFT, _LONGEST = 200, 380      # pixels: where bars begin, and the longest of a group
+_LEFT, _LONGEST = 200, 380      # pixels: left end of bars, length of a group's longest bar
 _BOX = (80, 40, 560, 340)       # pixels: left, top, width, height of curves
-_PANEL = (330, 200)             # width and height of one of several
+_PANEL = (330, 200)             # pixels: width, height of a panel
 
 
 def milliseconds(ms):
@@ -24,7 +24,8 @@ def _document(title, width, height, parts):
 
 
 def bars(title, groups, label=milliseconds):
-    """groups: [(heading, [(key of COLOURS, its name, value)])]; each group has its own scale."""
+    """An SVG of bars. groups: [(heading, [(key of COLOURS, label, value)])], each to its own scale.
+    """
     out, y = [], 50
     for heading, rows in groups:
         longest = max(value for _, _, value in rows)
@@ -41,9 +42,8 @@ def bars(title, groups, label=milliseconds):
 
 
 class _Scale:
-    """Values to pixels; ticks: where the axis has a number.
-
-    base: of the logarithm; None: a linear axis
+    """Maps values to pixels. ticks: the values that the axis labels; base: base of the logarithm,
+    None: a linear axis
     """
 
     def __init__(self, values, base, begin, length):
@@ -70,7 +70,7 @@ class _Fine:
         power = 10. ** math.floor(math.log10(span / 5))
         self.step = next(n * power for n in (1, 2, 5, 10) if span <= 5 * n * power)
         self.begin, self.length = begin, length
-        # a tick is not missed by a rounding
+        # rounding must not lose a tick
         self.low = math.floor(low / self.step + 1e-6)
         self.high = max(math.ceil(high / self.step - 1e-6), self.low + 1)
         self.ticks = [at * self.step for at in range(self.low, self.high + 1)]
@@ -104,9 +104,9 @@ def _axes(labels, x, y, box=_BOX):
 
 
 def curves(title, labels, series, log_x=False):
-    """series: [(name, [(x, y), or (x, y, its label)], joined by lines?)]; y is above 0.
+    """An SVG of curves. series: [(name, [(x, y) or (x, y, label)], True to join by lines)]
 
-    labels: of x and y; y is logarithmic by ten, and x by two if log_x
+    labels: of the axes (x, y). y > 0 is logarithmic to base 10, x to base 2 if log_x
     """
     left, top, width, height = _BOX
     points = [point for _, of, _ in series for point in of]
@@ -130,7 +130,7 @@ def curves(title, labels, series, log_x=False):
 
 
 def _spread(x, y, colour, at_x, at_y, spread):
-    """A point, and a line as far as its spread up and down."""
+    """A point with an error bar from at_y - spread to at_y + spread."""
     return (f'<path d="M{x(at_x):.1f} {y(at_y - spread):.1f}V{y(at_y + spread):.1f}" '
             f'stroke="{colour}"/><circle cx="{x(at_x):.1f}" cy="{y(at_y):.1f}" r="3.5" '
             f'fill="{colour}"/>')

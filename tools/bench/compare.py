@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """`make bench-compare BASE=commit`: the figures of `make bench` of another commit and of this
-tree, measured in turns in one run: base, this, this, base, ... A machine that is slower for a
-minute is so for both. For each figure the table has both medians, and the median and the
-quartiles of the pairs' ratios this / base. Above 1 a time has become longer; figures of which
-more is better (`_ratio` of the codec, `speedup`) are marked.
+tree, measured in turns in one run: base, this, this, base, ... A machine that is slow for a
+minute slows both. For each figure the table has both medians, and the median and quartiles of
+the pairs' ratios this / base. Above 1 a time has become longer; figures that should be large
+(the codec's `_ratio`, `speedup`) are marked.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ BUILD_SECONDS = 1800
 
 
 class Failure(Exception):
-    """What went wrong, in a sentence."""
+    """An error, as a sentence for the user."""
 
 
 def note(text):
@@ -33,7 +33,8 @@ def note(text):
 
 
 def run(command, what, seconds, **more):
-    """Output of @command; Failure with the end of what it said."""
+    """The output of command. Failure, with the end of the output, if command fails or takes more
+    than `seconds`."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=seconds, check=False, **more)
@@ -45,7 +46,7 @@ def run(command, what, seconds, **more):
 
 
 def prepare(base):
-    """A tree of commit @base with its benchmarks, below the build folder; kept for the next run."""
+    """Clones and builds commit base below the build folder, unless an earlier run has done so."""
     commit = run(["git", "-C", TREE, "rev-parse", "--verify", f"{base}^{{commit}}"],
                  f"looking for commit {base}", 60).strip()
     folder = os.path.join(netns.build_dir(), "bench-base", commit[:12])
@@ -60,7 +61,7 @@ def prepare(base):
 
 
 def clean():
-    """The environment without what our own make says to its commands."""
+    """The environment without the variables of the make that runs this program."""
     return {k: v for k, v in os.environ.items()
             if k not in ("BUILD", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
 
@@ -82,7 +83,7 @@ MEASURED = ("_ns", "_ms", "_ratio", "speedup_fp32", "speedup_fp16", "memory.aggr
 
 
 def measure(folder, build):
-    """The figures of one quick run of the tree in @folder, whose programs are in @build."""
+    """The figures of one quick run of the tree in folder, with its programs from build."""
     output = os.path.join(build, "compare")
     os.makedirs(output, exist_ok=True)
     run([sys.executable, os.path.join(folder, "tools/bench/run.py"), "--quick", "--output", output],
@@ -94,7 +95,7 @@ def measure(folder, build):
 
 
 def more_is_better(name):
-    # the codec's ratios are memcpy's time beside its own, but for those of rates, beside fixed bits
+    # the codec's ratios are memcpy's time / its own; those of rates compare with fixed bits
     return ("speedup" in name or
             name.startswith("codec.") and name.endswith("_ratio") and "rated" not in name)
 
@@ -139,7 +140,7 @@ def main():
         print(f"bench-compare: {reason}", file=sys.stderr)
         return 1
     try:
-        load = os.getloadavg()[0]       # without what we build ourselves
+        load = os.getloadavg()[0]       # before the build, which is load, too
         if load > QUIET:
             note(f"this machine is busy (load average {load:.1f}): ratios will scatter")
         base = prepare(args.base)

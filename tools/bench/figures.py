@@ -23,7 +23,7 @@ from page import fill, markdown  # noqa: E402
 
 MEASURED = os.path.join(netns.ROOT, "Documentation/figures.json")
 CHART = os.path.join(netns.ROOT, "Documentation/figures.svg")
-# Of times, in the order of SYSTEMS.
+# Headings of times, in the order of SYSTEMS.
 MEASURED_COLUMNS = ["THC 4 + 8", "error feedback", "by norms", "Gloo fp32", "Gloo fp16"]
 TEXTS = [os.path.join(netns.ROOT, name) for name in ("README.md", "Documentation/benchmarks.md")]
 WORKERS = 4
@@ -43,7 +43,7 @@ def processor():
 
 
 def machine():
-    """What ran all of it, in one phrase."""
+    """This machine and the date, in one phrase."""
     kernel = ".".join(platform.release().split(".")[:2])
     return (f"{os.cpu_count()} processors of an {processor()}, kernel {kernel}, "
             f"{datetime.date.today()}")
@@ -75,7 +75,7 @@ def ms(value):
 
 
 def table_of_links(figures):
-    """When it pays: ranks and speed of links, what links alone take, what was measured."""
+    """Rows by ranks and link speed: the least times by the links, and the measured times."""
     rows = []
     for ranks, rate, aggregator in ROWS:
         bound = [None] * 3 if not rate else [thc_ms(ranks, BUCKET_BYTES, rate, aggregator),
@@ -90,9 +90,9 @@ def table_of_links(figures):
 
 
 def verdict(bound, times):
-    """How many times as long the fp32 sum takes, as measured or else by links; losses in bold.
+    """Time of Gloo fp32 / time of THC, measured or else by the links; bold if THC is slower.
 
-    THC is measured with bits that follow norms, as the hook has it where nothing is asked for.
+    THC's measured time is that of bits by norms, the hook's default.
     """
     thc, fp32 = times[2:4]
     thc, fp32 = (thc, fp32) if thc and fp32 else bound[:2]
@@ -129,7 +129,7 @@ DRAWN = {"machine": ran_on, "links": table_of_links, "sizes": table_of_sizes}
 
 
 def drawn(text, figures):
-    """A text with what stands between its marks drawn again."""
+    """A text with the tables between its marks replaced."""
     return fill(text, "figures", lambda name: DRAWN[name](figures))
 
 

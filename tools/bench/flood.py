@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make bench-flood`: what a flood of JOINs does that no worker of the job has made, sent by
-one core at its full rate from a host of the network, to a job of two ranks. The JOINs of one flood
-name keys that there are not, so that the name refuses them; those of the other one name the job's
-key, which the group's WELCOME tells everybody, so that XDP computes a tag to refuse them. A flood
-goes to a second interface of the aggregator, too, where a bare XDP_DROP refuses it; and one of a
-strange version goes to thcd, which drops it at its first question: what the data loses more
-than there is what refusing costs, the rest is that both wait in one queue. The floods take turns,
-medians of several; the flood has CPU 0, everybody else the other CPUs. Prints a table, writes
-build/bench-flood.json.
+"""`make bench-flood`: the effect of a flood of forged JOINs on a job of two ranks. One core of
+another host in the network sends them at its full rate. Four floods take turns:
+    name      a key name that does not exist: refused by the name
+    tag       the job's key name, which the WELCOME to the group shows: refused by the tag in XDP
+    version   another protocol version: dropped by the first check
+    drop      to a second interface of the aggregator with a bare XDP_DROP
+The ranks' goodput beside "name" and "tag" shows the cost of refusing, relative to "version", and
+includes the wait in one queue with the flood. The flood runs on CPU 0, everything else on the other
+CPUs. Prints a table of medians, writes build/bench-flood.json.
 
     host "w2" --- flood --- switch --- eth0 of the aggregator: thcd's XDP program
                                   \\--- eth1 of the aggregator: a bare XDP_DROP
@@ -33,8 +33,8 @@ PATIENCE = 120          # seconds for an answer of a rank
 TARGETS = {"none": "no flood", "drop": "flood to a bare XDP_DROP",
            "version": "to thcd, strange version", "name": "to thcd, strange key name",
            "tag": "to thcd, wrong tag"}
-FLOODS = ("name", "tag")        # what thcd has to refuse: the promises hold for both
-STRANGE = "99"          # a version of the wire
+FLOODS = ("name", "tag")        # the floods that the promises hold for
+STRANGE = "99"          # an unknown version of the protocol
 WELCOME = 17            # include/uapi/linux/thc.h
 # (key of the result, comparison, limit, words)
 PROMISES = [
@@ -49,7 +49,7 @@ PROMISES = [
 # --- a rank, in a process of its own ------------------------------------------
 
 def rank_main(rank, job, key_file):
-    """Joins, leaves and reduces as its input says; answers seconds."""
+    """Joins, leaves or reduces, as each line of its input says; prints the seconds it took."""
     sys.path.insert(0, os.path.join(netns.ROOT, "userspace/python"))
     import numpy as np
     from thc_ddp import ThcClient
@@ -68,7 +68,7 @@ def rank_main(rank, job, key_file):
 
 
 class Ranks:
-    """The job's processes, told the same at the same time."""
+    """The job's processes, one per rank, which get each command at once."""
 
     def __init__(self, net, aggregator, cpus):
         self.processes = [net.popen(net.worker(r), [
@@ -78,7 +78,7 @@ class Ranks:
             for r in range(RANKS)]
 
     def all(self, word):
-        """Seconds of the slowest."""
+        """Sends word to all ranks; returns the seconds of the slowest rank."""
         for p in self.processes:
             p.stdin.write(word + "\n")
             p.stdin.flush()
@@ -96,7 +96,7 @@ def mac_of(net, interface):
 
 
 def add_sink(net):
-    """eth1 of the aggregator: the switch sends to it what has its MAC address."""
+    """Adds eth1 to the aggregator; the switch sends eth1's frames to it by their MAC address."""
     net.run(net.aggregator, ["ip", "link", "add", "eth1", "type", "veth", "peer", "name", "sink",
                              "netns", net.switch])
     net.run(net.aggregator, ["ip", "link", "set", "eth1", "up"])
@@ -115,8 +115,8 @@ def start(net, ns, arguments):
 
 
 def key_name(net, aggregator, ranks):
-    """The name of the job's key, hexadecimal, as any host of the network can hear it: while ranks
-    join, in the WELCOME to the group."""
+    """The name of the job's key in hexadecimal, from the WELCOME that the group gets while ranks
+    join. Every host of the network can receive it."""
     job = aggregator.ask("jobs")["jobs"][0]
     group, own = (socket.inet_aton(a) for a in (job["group"], net.address(FLOODER)))
     with netns.in_namespace(net.worker(FLOODER), lambda: socket.socket(
@@ -133,7 +133,7 @@ def key_name(net, aggregator, ranks):
 
 
 class Flood:
-    """JOINs to an interface of the aggregator, on CPU 0. @key: the name of the job's key."""
+    """A sender of JOINs to an interface of the aggregator, on CPU 0. key: the job's key name."""
 
     def __init__(self, net, target, job, key):
         self.process = None
@@ -146,7 +146,7 @@ class Flood:
         time.sleep(0.3)
 
     def stop(self):
-        """Packets a second."""
+        """Ends the flood; returns its packets per second."""
         if not self.process:
             return 0.0
         self.process.stdin.close()
@@ -162,8 +162,8 @@ def cpu_seconds(pid):
 
 
 def turn(net, aggregator, ranks, target, key, work):
-    """One turn of one target: {"joins":, "reduces":, "cpu":, "rate":}. work: how many joins and
-    reduces."""
+    """Measures under one flood: {"joins":, "reduces":, "cpu":, "rate":}. work: (number of joins,
+    number of all-reduces)."""
     joins, reduces = work
     flood = Flood(net, target, aggregator.job, key)
     begun, cpu = time.monotonic(), cpu_seconds(aggregator.process.pid)
@@ -179,7 +179,7 @@ def turn(net, aggregator, ranks, target, key, work):
 
 
 def measure(turns, work):
-    """{target: [turn]}, and thcd's counters at the end. work: as turn() says."""
+    """{target: [result of turn()]}, and thcd's last counters. work: see turn()."""
     others = f"1-{os.cpu_count() - 1}" if os.cpu_count() > 1 else "0"
     with netns.Topology(RANKS + 1) as net, Aggregator(net, RANKS, quiet=True) as aggregator:
         subprocess.run(["taskset", "-cp", others, str(aggregator.process.pid)], check=True,

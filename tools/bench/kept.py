@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Error memories of the benchmarks' clients: they stay from one all-reduce to the next, as in training,
-so a mean is checked with what they have more than before. Values are compared by blocks, each folded:
-its coordinates' sum with signs that all ranks have alike.
+"""Error memories of the benchmarks' clients persist between all-reduces, as in training, so the
+check of a mean includes the growth of the memories. Values are compared by blocks; fold() reduces a
+block to the sum of its coordinates with random signs, equal on all ranks.
 """
 import torch
 import torch.distributed as dist
 
 BLOCK = 1024
-TOLERANCE = 1e-4        # of what is rounded in single precision
+TOLERANCE = 1e-4        # relative, for single precision
 
 
 class Kept:
-    """What the error memory of a key had so far.
+    """The last known contents of error memories, by key.
 
     count: values of the largest bucket, in whole blocks
     """
@@ -25,7 +25,7 @@ class Kept:
         return (values.view(-1, BLOCK) @ self.signs).double()
 
     def more(self, client, key, count):
-        """What the memory has more than the last time that this was asked, folded."""
+        """The growth of key's memory since the last call, folded."""
         client.error_export(key, self.memory.data_ptr(), count)
         last, now = self.before.get(key, 0), self.fold(self.memory[:count])
         self.before[key] = now
@@ -33,10 +33,13 @@ class Kept:
 
     @staticmethod
     def check(system, got, given, more):
-        """got: the mean, folded; given: this rank's gradient; more: what it kept of it"""
+        """Compares got, the mean, with the exact mean of given - more over all ranks, all folded.
+
+        given: this rank's gradient; more: the growth of its memory
+        """
         sent = given - more
         dist.all_reduce(sent)
-        # of a block of which nothing is sent hardly anything is left
+        # relative to given + more: given - more is nearly 0 if nothing of the block is sent
         wrong = (got - sent / dist.get_world_size()).norm() / (given.norm() + more.norm())
         if not wrong < TOLERANCE:
             raise RuntimeError(f"{system} returned a wrong mean: beside what ranks gave and kept it is "

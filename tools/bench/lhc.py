@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make bench-lhc`: the all-reduce of a 25 MiB bucket of which few values are not zero, by the scheme
-lhc, beside Gloo fp32, which sends all of them, in the same run: by density, by whether ranks have
-the same places, by precision, by one aggregator and by four. Prints a table with times and with
-bytes as interfaces count them, writes build/bench-lhc.json. At the end a dense bucket, lhc beside
-the scheme none: what lhc costs where it is used by mistake.
+"""`make bench-lhc`: the all-reduce of a sparse 25 MiB bucket by scheme lhc and, in the same run, by
+Gloo fp32, which sends all values. Varies the density, whether the ranks' nonzero places agree, the
+precision, and the number of aggregators (1 or 4). Prints a table of times and of bytes that the
+interfaces counted, writes build/bench-lhc.json. At the end it compares lhc with the scheme none on
+a dense bucket: the cost of lhc where it does not fit.
 """
 import argparse
 import json
@@ -19,29 +19,30 @@ from bench.buckets import BUCKET_BYTES, QUIET, Ranks  # noqa: E402
 from bench.model import speed  # noqa: E402
 
 WORKERS = 4
-# Bytes of fp32 and direction, with the headers of full frames: 1448 of 1514.
+# Bytes of the fp32 bucket in full TCP frames, 1448 payload bytes of 1514.
 FP32_BYTES = BUCKET_BYTES * 1514 / 1448
 CASES = [(where, of, bits) for of in (10, 100, 500, 1000) for where in ("same", "own")
          for bits in (32, 0)]
-# (rate, aggregators, where, of 10000, bits): at least so many times as fast as Gloo fp32
+# (rate, aggregators, where, of 10000, bits): least speed-up over Gloo fp32
 WANTED = {("1gbit", 4, "same", 500, 32): 9.0, ("1gbit", 4, "own", 500, 32): 4.5,
           ("1gbit", 1, "same", 500, 32): 3.8, ("1gbit", 1, "own", 500, 32): 1.5}
-# (where, of 10000, bits): at least so many times fewer bytes than fp32
+# (where, of 10000, bits): least ratio of fp32's bytes to lhc's
 FEWER = {("same", 100, 32): 40, ("same", 100, 0): 28, ("own", 100, 32): 12, ("own", 100, 0): 8}
 
-# A dense bucket takes lhc at most so many times as long as none, once it has seen so many of them.
+# Most ratio of lhc's time to none's on dense buckets, and after how many buckets it holds.
 DENSE_MOST, DENSE_FIRST = 1.05, 10
 
 
 def measured(rate, aggregators, repeats, cases, impair=None):
-    """[a dict per case] and milliseconds of Gloo fp32, in turns. Bytes and retransmits are of the
-    last repeat; with an impairment, be it none, interfaces count frame by frame."""
+    """A list with a dict per case, with the milliseconds of Gloo fp32. The systems take turns.
+    Bytes and retransmits are the last repeat's. With an Impair, even an idle one, the interfaces
+    count single frames instead of super-packets."""
     systems = ["gloo_fp32", *(f"lhc-{where}-{of}-{bits}" for where, of, bits in cases)]
     samples, answers = {s: [] for s in systems}, {}
     with netns.Topology(WORKERS, shape=rate, aggregators=aggregators, impair=impair) as net, \
             Shards(net, WORKERS, aggregators, quiet=True) as shards:
         ranks = Ranks(net, shards)
-        # the levels of an index follow from the buckets before the last one
+        # an index's levels follow from the buckets before the last one: two rounds first
         for repeat in range(-2, repeats):
             for system in systems[repeat == -2:]:
                 answers[system] = ranks.ask(f"{system} {BUCKET_BYTES}")
@@ -60,13 +61,13 @@ def measured(rate, aggregators, repeats, cases, impair=None):
 
 
 def dense(rate, repeats):
-    """A bucket without a zero, by lhc and by none in turns: milliseconds, median of the ratios."""
+    """Reduces a bucket without zeros by lhc and none in turns: (milliseconds, median ratio)."""
     systems = {scheme: f"{scheme}-same-10000-32" for scheme in ("lhc", "none")}
     samples = {scheme: [] for scheme in systems}
     with netns.Topology(WORKERS, shape=rate, aggregators=1) as net, \
             Shards(net, WORKERS, 1, quiet=True) as shards:
         ranks = Ranks(net, shards)
-        # lhc has to see a few of them before it leaves the index out
+        # lhc stops sending the index after a few dense buckets
         for repeat in range(-DENSE_FIRST, repeats):
             for scheme, system in systems.items():
                 answers = ranks.ask(f"{system} {BUCKET_BYTES}")

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The closed form: how long an all-reduce keeps the links busy, if nothing but
-links takes time. Frames are counted as a qdisc counts them: Ethernet header,
-IP, UDP or TCP, payload.
+"""The closed form: the time of an all-reduce if only the links take time.
+Frames count as in a qdisc: Ethernet header, IP, UDP or TCP, payload.
 
 THC with one aggregator: every rank sends each chunk once, so the aggregator's
-link carries n frames a chunk towards it; every rank's link carries one answer.
-Both directions are used at once. Ring (what Gloo does): every link carries
-2 (n - 1) / n of the bucket in each direction.
+link receives n frames per chunk; every rank's link carries one answer. Both
+directions are used at once. Ring (Gloo): every link carries 2 (n - 1) / n of
+the bucket in each direction.
 """
 import re
 
@@ -14,7 +13,7 @@ _CHUNK = 1024           # coordinates of a chunk with sums of 8 bits; half with 
 _HEADERS = 14 + 20 + 8 + 48     # Ethernet, IPv4, UDP, THC
 ANSWER = _HEADERS + 1024        # a full packet of lanes, in either direction
 _LEAST_GRANULARITY = 15         # of a 4-bit table
-_TCP_OVERHEAD = 1514 / 1448     # a full frame beside its payload, timestamps on
+_TCP_OVERHEAD = 1514 / 1448     # full frame / payload, with TCP timestamps
 
 
 def gbit(rate):
@@ -24,7 +23,7 @@ def gbit(rate):
 
 
 def speed(rate):
-    """A tc rate, or None for links without a limit, as people write it."""
+    """A tc rate in Gb/s, as text; None: "no limit"."""
     return f"{gbit(rate):g} Gb/s" if rate else "no limit"
 
 
@@ -34,14 +33,15 @@ def chunk_of(ranks):
 
 
 def framed(payload):
-    """Bytes of full frames that have so many bytes of lanes."""
+    """Bytes of full frames that carry `payload` bytes of lanes."""
     return payload * ANSWER / 1024
 
 
 def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None, fanout=False):
-    """aggregator_rate: of the aggregator's link, if it is not the workers'
+    """Milliseconds of an all-reduce by THC.
 
-    fanout: an answer to each rank instead of one to the multicast group
+    aggregator_rate: rate of the aggregator's link, None: rate; fanout: True: one answer per rank
+    instead of one per multicast group
     """
     chunk = chunk_of(ranks)
     chunks = -(-(bucket_bytes // 4) // chunk)
@@ -53,5 +53,5 @@ def thc_ms(ranks, bucket_bytes, rate, aggregator_rate=None, fanout=False):
 
 
 def ring_ms(ranks, bucket_bytes, rate):
-    """bucket_bytes: those that travel, half of an fp32 bucket's in fp16"""
+    """Milliseconds of a ring. bucket_bytes: bytes sent, for fp16 half of the fp32 bucket's"""
     return 2 * (ranks - 1) / ranks * bucket_bytes * _TCP_OVERHEAD * 8 / gbit(rate) / 1e6

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Tables in documents that a program draws: what stands between a mark of its
-own and the next end is replaced, the text around it is people's.
+"""Tables in documents that a program draws. The program replaces the text
+between its mark and the next "end"; people write the rest.
 
     <!-- figures: links -->
     ...
@@ -15,7 +15,7 @@ def markdown(heading, rows):
 
 
 def fill(text, mark, draw):
-    """draw: from the name behind the mark to what stands there"""
+    """Replaces the tables in text. draw(name): the table for the name in a mark"""
     def drawn(match):
         return f"{match[1]}\n\n{draw(match[2])}\n\n{match[3]}"
 

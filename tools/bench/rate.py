@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make bench-rate`: the all-reduce of a 25 MiB bucket of recorded gradients by jobs whose bits follow
-norms, beside 4 bits up and 8 down of all blocks and beside Gloo fp32, in one run, in turns. The
-gradients are each rank's own, of models that were trained before. Prints a table, writes
-build/bench-rate.json; with --page also Documentation/bench-rate.json, and draws it in benchmarks.md.
+"""`make bench-rate`: the all-reduce of a 25 MiB bucket of recorded gradients, by bits that follow
+norms, by fixed bits (4 up, 8 down) and by Gloo fp32, in turns in one run. Each rank has the
+gradients that it had in an earlier training. Prints a table, writes build/bench-rate.json; with
+--page also Documentation/bench-rate.json, and the table in benchmarks.md.
 """
 import argparse
 import json
@@ -23,10 +23,10 @@ from experiments.rate_error import TASKS  # noqa: E402
 from tasks.task import TaskError  # noqa: E402
 
 WORKERS = 4
-FIRST, STEPS = 20, 8    # of a training, whose gradients take turns
+FIRST, STEPS = 20, 8    # first step and number of steps of a training that are recorded
 SYSTEMS = ("fixed", "rate-4", "rate-6", "rate-12", "gloo_fp32")
 LINKS = {"1gbit": "1gbit", "none": None}
-WARM_UP = 10            # rounds until error memories are as they stay: what is left out is back after 8
+WARM_UP = 10            # rounds until error memories are steady: a skipped block returns within 8
 MAKERS = {name: make for name, make, _ in TASKS}
 
 
@@ -35,7 +35,7 @@ def note(text):
 
 
 def recorded(names):
-    """{task: by rank, by step an array of whole blocks} of the tasks whose data is there."""
+    """{task: [rank][step] an array of whole blocks}, for the tasks whose data is installed."""
     out = {}
     for name in names:
         note(f"training: {name}")
@@ -54,7 +54,7 @@ class Ranks(Processes):
     """The persistent processes, each with its own gradients."""
 
     def __init__(self, net, aggregator, size, of):
-        from bench import recorded as body      # which loads torch, once for all of them
+        from bench import recorded as body      # imports torch once, before the forks
         task = {"world": net.workers, "job": aggregator.job, "key_file": aggregator.key_file,
                 "aggregator": netns.AGGREGATOR4, "rendezvous": net.address(0), "bytes": size}
         super().__init__(net, lambda rank: body.serve(
@@ -63,7 +63,8 @@ class Ranks(Processes):
 
 
 def measured(links, of, size, args):
-    """{system: [answers of all ranks by round]}, in turns, once error memories are as they stay."""
+    """{system: [all ranks' answers, by round]}. The systems take turns; warm-up rounds are left
+    out."""
     rounds = {system: [] for system in SYSTEMS}
     with netns.Topology(WORKERS, shape=links) as net, \
             Shards(net, WORKERS, 1, job={"rate": 4}, quiet=True) as shards:
@@ -76,7 +77,7 @@ def measured(links, of, size, args):
 
 
 def rows(task, links, size, rounds):
-    """A row for each system; times are of the slowest rank, medians of rounds, processors' time is of
+    """A row per system. Times are the slowest rank's, medians over rounds; CPU time is the sum of
     all ranks.
     """
     def mean(answers, key):
@@ -98,8 +99,8 @@ def rows(task, links, size, rounds):
 
 
 def link_ms(row, size):
-    """What links alone take, None without a limit: the aggregator's has the frames of all ranks, each
-    counted once.
+    """The least milliseconds by the links, None without a limit. For THC: all ranks' frames, each
+    counted once, on the aggregator's link.
     """
     if not row["links"]:
         return None
@@ -109,7 +110,7 @@ def link_ms(row, size):
 
 
 def measure(args):
-    """What bench-rate.json says."""
+    """The content of bench-rate.json."""
     load, size, found = os.getloadavg()[0], args.mebibytes << 20, []
     if load > QUIET:
         note(f"this machine is busy (load average {load:.1f}): what needs the CPU, rates before all, "

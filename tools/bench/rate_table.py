@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What rate.py has measured, for people: a table on a terminal and one in Documentation/benchmarks.md,
-and whether what the project promises was kept.
+"""The tables of rate.py's results, for a terminal and for Documentation/benchmarks.md, and the
+check of the project's promises.
 """
 import json
 import os
@@ -15,7 +15,7 @@ MEASURED = os.path.join(netns.ROOT, "Documentation/bench-rate.json")
 PAGE = os.path.join(netns.ROOT, "Documentation/benchmarks.md")
 NAMES = {"fixed": "fixed, 4 + 8", "gloo_fp32": "Gloo fp32"}
 BESIDE = {"of_fixed": "fixed", "of_gloo": "Gloo fp32"}
-# (links, system, beside): at least so many times as fast
+# (links, system, beside): least speed-up
 WANTED = {("1gbit", "rate-4", "of_fixed"): 2.0, ("1gbit", "rate-4", "of_gloo"): 4.5,
           (None, "rate-4", "of_fixed"): 1.0}
 
@@ -47,7 +47,7 @@ HEADING = ("ms", "links ms", "CPU ms", "x fixed", "x Gloo", "bits up", "bits dow
 
 
 def table(result):
-    """As text."""
+    """The result as text."""
     parts = {}
     for row in result["rows"]:
         part = parts.setdefault((row["task"], row["links"]), [
@@ -86,7 +86,7 @@ def read(path):
 
 
 def draw():
-    """What Documentation/bench-rate.json has, in benchmarks.md."""
+    """Writes the table of Documentation/bench-rate.json into benchmarks.md."""
     text = drawn(read(PAGE), json.loads(read(MEASURED)))
     with open(PAGE, "w", encoding="utf-8") as f:
         f.write(text)

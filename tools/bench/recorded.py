@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""One rank of the benchmark of rates, in its own namespace for as long as rate.py wants it. Each line
-on stdin names a system and one of the recorded gradients; all ranks meet at a barrier, reduce a bucket
-of that gradient through the system, and say how long that took, also of processors, what their
-interfaces have sent and received meanwhile, and which bits were chosen, as one JSON object.
+"""One rank of the benchmark of rates, in its own namespace; rate.py starts and ends it. Each line
+on stdin names a system and a recorded step. All ranks meet at a barrier and reduce a bucket of that
+step's gradient by the system. Each rank prints one JSON object: seconds, CPU seconds, bytes of its
+interface, and the bits that were chosen.
 
-Systems: fixed, rate-BITS, all of one job and with an error memory each, and gloo_fp32. A bucket is
-the gradient's blocks, again and again. What comes back is checked every time: the mean and what the
-ranks' error memories have more than before are the mean of the ranks' gradients.
+Systems: fixed and rate-BITS, in one job, with an error memory each, and gloo_fp32. A bucket repeats
+the gradient's blocks. Every result is checked: the mean, plus the mean growth of the ranks' error
+memories, is the mean of the ranks' gradients.
 """
 import contextlib
 import json
@@ -24,7 +24,7 @@ from thc_ddp import ThcClient, abi, report
 
 
 class Recorded:
-    """The client, this rank's gradients by step as blocks, and of each system what its error memory has."""
+    """The client, this rank's gradients by step as blocks, and the error memory of each system."""
 
     def __init__(self, args):
         self.world, self.count = args.world, args.bytes // 4
@@ -37,7 +37,7 @@ class Recorded:
     @staticmethod
     @contextlib.contextmanager
     def timed(out):
-        """As Bench.timed(), and the processors' time, the barrier's included."""
+        """Bench.timed(), plus the process's CPU time, which includes the barrier."""
         began = time.process_time()
         with Bench.timed(out):
             yield
@@ -58,7 +58,7 @@ class Recorded:
         return out
 
     def reduce(self, system):
-        """By the job."""
+        """Reduces the bucket by the job."""
         rate = abi.RATE_FIXED if system == "fixed" else float(system.partition("-")[2])
         before, out = self.client.stats(), {}
         with self.timed(out):

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make bench`: the costs the project promises, as ratios to something measured
-in the same run: XDP beside a bare loop, the codec beside memcpy, the
-all-reduce of a 25 MiB bucket by four workers in namespaces beside Gloo.
-Prints a table, writes build/bench.json and build/bench.svg. The measuring is
-done by bench_xdp.c, bench_simd.c (not a promise: into bench.json only), bench_codec.c,
-bench_fixed.c, bench_sparse.c and buckets.py.
+"""`make bench`: the costs that the project promises, as ratios to a reference in
+the same run: XDP beside a bare loop, the codec beside memcpy, the all-reduce of a
+25 MiB bucket by four workers in namespaces beside Gloo. Prints a table, writes
+build/bench.json and build/bench.svg. bench_xdp.c, bench_codec.c, bench_fixed.c,
+bench_sparse.c, buckets.py and bench_simd.c (no promise, in bench.json only) measure.
 """
 import argparse
 import json
@@ -22,8 +21,8 @@ from chart import bars  # noqa: E402
 
 WORKERS = 4
 RATE = "1gbit"
-PAIRS = 21      # of all-reduces with a seal and without
-# What the project promises: (path in bench.json, comparison, limit, words).
+PAIRS = 21      # rounds of all-reduces with each seal
+# The project's promises: (path in bench.json, comparison, limit, words).
 PROMISES = [
     ("xdp.lut_ratio", "<=", 1.7, "XDP program beside bare accumulate, LUT"),
     ("xdp.linear_ratio", "<=", 1.7, "XDP program beside bare accumulate, linear"),
@@ -73,15 +72,14 @@ def program(name, quick, *options):
 
 
 def allreduce(shape, repeats):
-    """(times, clients' memory, aggregator's counters) of a whole bucket by all systems."""
+    """(times, clients' memory, aggregator's counters) of a 25 MiB bucket by all systems."""
     note(f"all-reduce of 25 MiB, {WORKERS} workers, {shape or 'unshaped'}")
     times, memory, stats = measure(WORKERS, shape, repeats)
     return times[BUCKET_BYTES], memory, stats
 
 
 def sealed(shape, pairs):
-    """The time of an all-reduce with the seal nh beside one without a seal, and beside one with the
-    seal sum, medians of pairs."""
+    """The time of an all-reduce with the seal nh relative to none and to sum, medians of pairs."""
     note(f"the seal: {pairs} all-reduces with nh, none and sum in turns, {shape or 'unshaped'}")
     times = {"thc": [], "thc_unsealed": [], "thc_summed": []}
 

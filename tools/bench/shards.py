@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """`make bench-shards`: the all-reduce of a 25 MiB bucket by four workers through four aggregators
-that share its chunks, each on a host of its own, beside one aggregator and Gloo, at two speeds
-of links. Prints a table, writes build/bench-shards.json.
+that share its chunks, each on a host of its own, beside one aggregator and Gloo, at two link
+speeds. Prints a table, writes build/bench-shards.json.
 """
 import argparse
 import json
@@ -16,7 +16,7 @@ from model import speed  # noqa: E402
 
 WORKERS = AGGREGATORS = 4
 SYSTEMS = ("thc", "thc_rate", "gloo_fp32", "gloo_fp16")
-# Rate of every link, and what is wanted: times as fast as Gloo fp32 in the same run.
+# Rate of every link, and the least speed-up over Gloo fp32 in the same run.
 CASES = (("500mbit", 4.8), ("1gbit", 3.6))
 
 

@@ -5,23 +5,21 @@ all-reduce, rounds of both interleaved on one topology. The ranks are
 bench_transport.c. Needs thc.ko: `make bench-vm` runs it twice and joins both
 results in build/bench-vm.json.
 
-In both each interface receives in a kernel thread of its own, so that CPU time
-of the ranks is theirs alone: their processes and the threads that receive for
-them.
+On both machines each interface receives in a kernel thread of its own, so that
+the ranks' CPU time can be told apart: that of their processes and of the
+threads of their interfaces.
 
-In QEMU, with the aggregator in native XDP and one emulated CPU whose time is
-the number of its instructions (a nanosecond each). System calls are exact, and
-so is what is executed; but not what it costs a CPU: caches, vectors that are
-slower than words, and the price of entering a kernel, which is a few
-instructions here, are not in it. Without --instructions, CPU time in QEMU is no
-measure: vector arithmetic costs many times more beside a system call than on a
-CPU.
+QEMU has the aggregator in native XDP, and one emulated CPU on which each
+instruction takes a nanosecond. The numbers of system calls and instructions are
+exact. Their cost on a CPU is not measured: there are no caches, vector
+instructions cost as much as others, and entering the kernel costs a few
+instructions. Without --instructions, CPU time in QEMU means nothing: vector
+arithmetic costs many times more, relative to a system call, than on a CPU.
 
-On User-mode Linux, which computes at this CPU's speed, with a process for an
-aggregator (software). To enter its kernel takes tens of microseconds, which
-flatters who does so seldom. So the host is asked, too, what the machine has
-taken from it in user mode: all that its kernel and its programs compute, ranks,
-switch and aggregator, without the switching between them.
+User-mode Linux runs at the host CPU's speed, with a software aggregator.
+Entering its kernel takes tens of microseconds, which favours programs with few
+system calls. So the host's user-mode CPU time for the machine is reported, too:
+the computing of its kernel and all its programs, without context switches.
 """
 import argparse
 import json
@@ -35,11 +33,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import netns  # noqa: E402  (found through the path above)
 from aggregator import Aggregator, read_line  # noqa: E402
 
-CLOCK_OF_PROCESS = 2    # clockid_t of another process: ~pid << 3 | this
+CLOCK_OF_PROCESS = 2    # clockid_t of process pid: ~pid << 3 | CLOCK_OF_PROCESS
 WORKERS = 4
 TRANSPORTS = {"udp": "UDP", "af_thc": "AF_THC"}
 LIMIT = 300             # seconds for one round: an emulated machine may be busy
-# What the project promises: AF_THC takes at most this part of what UDP takes.
+# The project's promises: the largest ratio of AF_THC's cost to UDP's.
 PROMISES = [("calls", 1 / 50, "system calls per rank and bucket"),
             ("cpu", 1 / 2, "CPU time of the ranks"),
             ("cpu_without_codec", 1 / 2, "CPU time of the ranks but for the codec"),
@@ -58,7 +56,7 @@ def note(text):
 
 
 def busy_seconds():
-    """CPU time this machine has spent on anything."""
+    """CPU time of this machine, idle time excluded."""
     with open("/proc/stat", encoding="ascii") as f:
         user, nice, system, _idle, _iowait, irq, softirq = map(int, f.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
@@ -72,8 +70,8 @@ def program(name):
 
 
 class ReceiveThreads:
-    """A kernel thread for each interface of the topology, instead of softirqs that are
-    counted as whatever process they interrupt."""
+    """A kernel thread for each interface of the topology, because a softirq's time counts for
+    the process that it interrupts."""
 
     def __init__(self, net, aggregator):
         self.ranks, self.network, self._seen = [], [aggregator.process.pid], set()
@@ -83,8 +81,8 @@ class ReceiveThreads:
         self.network += self._enable(net.aggregator, "eth0") + self._enable(net.switch, "agg")
 
     def _enable(self, ns, dev):
-        """Pids of the threads: veth has one where packets are joined (GRO), and uses it for
-        packets of a peer that does not segment TCP."""
+        """Pids of the threads. A veth uses a NAPI thread only with GRO on, and with TSO off at
+        its peer."""
         subprocess.run(["ip", "netns", "exec", ns, "sh", "-c",
                         f"ethtool -K {dev} gro on tso off && "
                         f"echo 1 >/sys/class/net/{dev}/threaded"], check=True)
@@ -93,7 +91,7 @@ class ReceiveThreads:
         return [pid for pid in pids if _comm(pid).startswith(f"napi/{dev}-")]
 
     def seconds(self):
-        """CPU time so far."""
+        """CPU time so far: cpu_receive of the ranks' threads, cpu_network of all else here."""
         return {name: sum(time.clock_gettime(~pid << 3 | CLOCK_OF_PROCESS) for pid in pids)
                 for name, pids in (("cpu_receive", self.ranks), ("cpu_network", self.network))}
 
@@ -107,7 +105,7 @@ def _comm(pid):
 
 
 class HostClock:
-    """What tests/vm/uml knows of this machine's CPU time, on the host."""
+    """This machine's CPU time on the host, from tests/vm/uml."""
 
     def __init__(self):
         self._port = open("/dev/ttyS1", "r+b", buffering=0)
@@ -145,7 +143,7 @@ class Ranks:
         return {name: s for clock in self.clocks for name, s in clock.seconds().items()}
 
     def reduce(self, transport, count_calls):
-        """One bucket; what it took, of all ranks together."""
+        """Reduces one bucket; returns its cost, summed over all ranks."""
         events, before = self.aggregator.stats()["events"], busy_seconds()
         clocks = self._clocks()
         for p in self.processes:
@@ -176,13 +174,13 @@ class Ranks:
 
 
 def middle(samples):
-    """Medians; means of what comes in the host's ticks."""
+    """Medians of samples; means for the clocks that count the host's ticks."""
     return {key: (statistics.mean if key in HOST_CLOCKS else statistics.median)(
         s[key] for s in samples) for key in samples[0]}
 
 
 def measure(args):
-    """{"udp": medians, "af_thc": medians}, and what it was measured on."""
+    """{"udp": medians, "af_thc": medians}, and a description of the machine."""
     timed, counted = ({t: [] for t in TRANSPORTS} for _ in range(2))
     job = {"rate": "fixed", **({"slots": args.slots} if args.slots else {})}
     with netns.Topology(WORKERS) as net, \
@@ -216,7 +214,7 @@ def measure(args):
 
 
 def codec():
-    """CPU time of compressing and decompressing a bucket of 25 MiB, one rank: in both."""
+    """CPU seconds per MiB to compress and decompress, which both transports need."""
     done = subprocess.run([program("bench_codec"), "--runs", "3"], stdout=subprocess.PIPE,
                           text=True, check=True)
     result = json.loads(done.stdout)
@@ -229,12 +227,12 @@ def _cpu_is(name):
 
 
 def is_emulated():
-    """Whether QEMU interprets this machine's instructions."""
+    """True if QEMU interprets this machine's instructions (TCG)."""
     return _cpu_is("QEMU TCG")
 
 
 def counts_instructions():
-    """Whether a nanosecond is an instruction: tests/vm/run --instructions."""
+    """True under tests/vm/run --instructions: an instruction takes one nanosecond."""
     return bool(os.environ.get("THC_INSTRUCTIONS"))
 
 
@@ -251,7 +249,7 @@ def machine():
 
 
 def promise(key, results):
-    """One of PROMISES, measured by `results`."""
+    """The entry of PROMISES with this key, as a dict with its values in results."""
     limit, words = next(p[1:] for p in PROMISES if p[0] == key)
     udp, af_thc = (results[t][key] for t in TRANSPORTS)
     return {"what": words, "udp": udp, "af_thc": af_thc, "ratio": af_thc / udp,
@@ -259,8 +257,8 @@ def promise(key, results):
 
 
 def promises(qemu, uml):
-    """System calls where they are counted, CPU time of the ranks on both machines, of all that
-    is computed on the one that computes at a CPU's speed."""
+    """The promises with their results: system calls from QEMU, the ranks' CPU time from both
+    machines, the whole machine's CPU time from User-mode Linux."""
     kept = [promise(key, qemu) for key in ("calls", "cpu", "cpu_without_codec")]
     if uml:
         kept += [promise(p[0], uml) for p in PROMISES[1:] if p[0] in uml["udp"]]
@@ -329,7 +327,7 @@ def write(results, path):
 
 
 def run(args):
-    """Measures, prints and writes what this machine can tell."""
+    """Measures on this machine, prints and writes the results."""
     start = time.monotonic()
     with netns.guard():
         netns.sweep()
@@ -339,7 +337,7 @@ def run(args):
     for t in TRANSPORTS:
         results[t]["cpu_without_codec"] = results[t]["cpu"] - coding
         if is_uml():
-            # told apart by ticks that fall into the kernel alone
+            # the ticks that tell user from system time hit the kernel alone
             del results[t]["user"], results[t]["system"]
     results.update(about, workers=WORKERS, mib=args.mib, repeats=args.repeats,
                    kernel=os.uname().release, machine=machine(), codec_seconds=coding,
