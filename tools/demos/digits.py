@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The demo's task digits: times all-reduces at 1 Gb/s, THC beside Gloo; then trains a small network,
-every gradient summed by an aggregator in XDP, and once more on plain Gloo fp32 with the same seeds.
-The timing is in bench/buckets.py, the workers' part in demo_worker.py.
+"""The demo's task digits: times all-reduces at 1 Gb/s, THC beside Gloo, then trains a small network
+twice with equal seeds: an aggregator in XDP sums all gradients, then Gloo fp32 does.
+bench/buckets.py measures the times, demo_worker.py trains.
 """
 import importlib
 import os
@@ -17,18 +17,18 @@ from demo_stage import TRANSPORTS, stage
 
 with open(os.path.join(netns.ROOT, "include/uapi/linux/thc_wire.h"), encoding="ascii") as header:
     NORMS_PER_PACKET = int(re.search(r"#define\s+THC_NORMS\s+(\d+)", header.read())[1])
-ACCURACY_MARGIN = 0.03  # THC may be so much less accurate than fp32 after 5 epochs
-ACCURACY_EARLY = 0.15   # and so much before
+ACCURACY_MARGIN = 0.03  # most accuracy that THC may lose against fp32 after 5 epochs
+ACCURACY_EARLY = 0.15   # most accuracy that it may lose before
 SMALL_BYTES = 64 << 10
 # Error feedback is on, as in the hook.
 TIMED = {"thc_ef": "THC", "gloo_fp32": "Gloo fp32", "gloo_fp16": "Gloo fp16"}
-AT_LEAST = 0.95         # of the closed form: no bucket is faster than its links
+AT_LEAST = 0.95         # least time / closed form: no bucket is faster than its links
 RUNS = ("THC", "Gloo fp32")
 LINK_MS = ("thc_link_ms", "gloo_fp32_link_ms", "gloo_fp16_link_ms")     # of TIMED
 
 
 def bucket_times(args, screen):
-    """{bytes: times} of one all-reduce by THC and Gloo, on links of args.links."""
+    """{bytes: times} of an all-reduce by THC and by Gloo at the link rate args.links."""
     if not args.repeats:
         return {}
     links = model.speed(args.links)
@@ -45,9 +45,9 @@ def bucket_times(args, screen):
 
 
 def expected_packets(sizes, block, chunk):
-    """Packets one worker must have had added for buckets of these sizes.
+    """Packets of one worker that the aggregator must have added for buckets of these sizes.
 
-    Each all-reduce: one agreement packet, the norms of its blocks, its chunks.
+    An all-reduce has one agreement packet, the norms of its blocks, and its chunks.
     """
     total = 0
     for count in sizes:
@@ -57,13 +57,13 @@ def expected_packets(sizes, block, chunk):
 
 
 def nmse(errors):
-    """Over all measured steps: errors are (||difference||^2, ||mean||^2)."""
+    """The NMSE over all measured steps. errors: [(||difference||^2, ||mean||^2)] by step"""
     difference, norm = map(sum, zip(*errors))
     return difference / norm
 
 
 def buckets_json(args, times):
-    """What demo.json says about times, with the closed form; {} if none were taken."""
+    """The times in demo.json, with the closed form; {} if none were measured."""
     if not times:
         return {}
     return {"rate": args.links, "workers": args.workers, "repeats": args.repeats,
@@ -72,7 +72,7 @@ def buckets_json(args, times):
 
 
 def bounds(args, size):
-    """Least milliseconds by links alone: {} without a limit, and THC's with fixed bits alone."""
+    """The least milliseconds by the links; {} without a limit. THC's only with fixed bits."""
     if not args.links:
         return {}
     thc = {} if goal.follows_norms(args) else {"thc_link_ms": model.thc_ms(args.workers, size, args.links)}
@@ -81,8 +81,8 @@ def bounds(args, size):
 
 
 def expected_of(args, thc, info):
-    """Packets that the aggregator must have added: by the sizes of buckets, or, where bits follow
-    norms, as many as the ranks have sent, each counted once.
+    """Packets that the aggregator must have added: from the sizes of buckets, or, if bits follow
+    norms, the packets that the ranks sent, without retransmits.
     """
     if goal.follows_norms(args):
         return sum(r["stats"]["packets_up"] - r["stats"]["retransmits"] for r in thc)
@@ -145,7 +145,7 @@ def mebibytes(n):
 
 
 def times_of(r):
-    """Rows about times: none where none were taken."""
+    """Rows about times; [] if none were measured."""
     b = r["buckets"]
     if not b:
         return []
@@ -219,7 +219,7 @@ def table(r, verbose):
 
 
 def last_words(r):
-    """That all is well, what it was, when it pays, what to type."""
+    """The closing text: the result, when THC pays, commands to try."""
     where = "in user space" if r["xdp_mode"] == "software" else "by an XDP program"
     return f"""\
 {goal.errors(r)}\
@@ -247,7 +247,7 @@ def too_fast(buckets):
 
 
 def faults(r, args):
-    """What is wrong with this result, as sentences; none: all is well."""
+    """The faults of this result, as sentences; []: it is good."""
     out = []
     wanted = TRANSPORTS[args.transport]
     if wanted and r["transport"] != wanted:
@@ -266,7 +266,7 @@ def faults(r, args):
                    f"points below fp32")
     if whole and r["accuracy_fp32"] < 0.93:
         out.append(f"the baseline reaches only {100 * r['accuracy_fp32']:.2f} %")
-    # blocks that come back bring what several steps have left, with a low rate more than the step's own
+    # a block that was skipped for some steps brings their sum: at a low rate more than one step's
     noise = r["nmse_of_compression" if r["chosen"] else "nmse"]
     if not noise < 1:
         out.append(f"NMSE is {noise}: the aggregated gradients say nothing")
@@ -286,7 +286,7 @@ def run(args, screen):
 
 
 def train(args, screen, worker, task):
-    """Trains with THC and with Gloo; the content of demo.json but for times."""
+    """Trains with THC and with Gloo; returns the content of demo.json without times."""
     with stage(args, job=goal.job_of(args)) as here:
         screen.say(here.describe(args.loss))
         screen.say("every gradient goes through THC: the hook's threshold is 0, nothing falls back")

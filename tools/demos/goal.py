@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Bits that follow the norms of blocks in the demo, as --rate or --error asks for: keys of the job, what
-was chosen in the training, how large an error was expected, and how large it was.
+"""Bits that follow the norms of blocks in the demo (--rate, --error): keys of the job, the bits
+chosen in the training, the expected and the measured error.
 """
 GOALS = ("rate", "error")
-FIXED = "fixed"         # a rate by which all blocks have the same bits
-# What a job's ranks try where nothing is asked for, so that packets can be counted without a clock.
+FIXED = "fixed"         # the rate that gives all blocks equal bits
+# The rate that rate=auto tries. A fixed goal keeps the number of packets independent of times.
 DEFAULT_RATE = 4.0
 
 
@@ -13,18 +13,18 @@ def follows_norms(args):
 
 
 def job_of(args):
-    """More keys of the job."""
+    """Keys of the job for --rate and --error."""
     if not follows_norms(args):
         return {"rate": FIXED}
     return {key: f"{getattr(args, key):g}" for key in GOALS if getattr(args, key) is not None}
 
 
 def chosen(args, results):
-    """What demo.json says, of all workers' results; None: nothing was chosen.
+    """The entry in demo.json, from all workers' results; None: bits are fixed.
 
-    The bits and what was skipped are of all steps, errors of those that were measured. error_predicted
-    is in parts of the square of a gradient that all ranks have, error_measured in parts of the mean
-    of the squares of what the ranks have compressed.
+    Bits and skipped blocks are means over all steps, errors over the measured steps.
+    error_predicted is relative to the square of a gradient that all ranks have, error_measured to
+    the mean of the squares of what the ranks compressed.
     """
     if not follows_norms(args):
         return None
@@ -36,7 +36,7 @@ def chosen(args, results):
 
 
 def rows(r):
-    """Of the table; none where nothing was chosen."""
+    """Rows of the table; [] if bits are fixed."""
     c = r["chosen"]
     if not c:
         return []
@@ -51,7 +51,7 @@ def rows(r):
 
 
 def key_of(r):
-    """What the job's line of thcd has more, with its comma."""
+    """The text to append to the job's keys for thcd, with its comma."""
     c = r["chosen"]
     if not c:
         return f",rate={FIXED}"
@@ -59,7 +59,7 @@ def key_of(r):
 
 
 def what(r):
-    """Which gradients were summed, as a sentence begins."""
+    """The subject of a sentence about the gradients that were summed."""
     c = r["chosen"]
     if not c:
         return "Four-bit gradients"
@@ -67,7 +67,7 @@ def what(r):
 
 
 def errors(r):
-    """What the errors are, as a paragraph; "" where nothing was chosen."""
+    """A paragraph that explains the errors; "" if bits are fixed."""
     if not r["chosen"]:
         return ""
     return """\

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The demo's tasks with sparse gradients, ncf and lm: trains with them summed by the scheme lhc and,
-with the same seeds, by Gloo, on links of one speed. Shows how good the models become, the time of a
-step, bytes, and how many rows gradients have. The workers' part is in sparse_worker.py.
+"""The demo's tasks with sparse gradients, ncf and lm: trains by scheme lhc and, with equal seeds,
+by Gloo, at one link rate. Shows the models' quality, the time of a step, bytes, and the number of
+rows in gradients. sparse_worker.py trains.
 """
 import importlib
 import statistics
@@ -13,18 +13,18 @@ from demo_stage import TRANSPORTS, DemoError, stage
 
 TASKS = {"ncf": ("tasks.ncf", "Packages"), "lm": ("tasks.lm", "Definitions")}
 LHC, FP32, ROWS = "THC lhc", "Gloo fp32", "Gloo rows"
-WARM_UP = 4             # steps until buckets and levels of the index are as they stay
+WARM_UP = 4             # steps until buckets and the index's levels are steady
 
 
 def runs_of(sparse):
-    """Names of the trainings, lhc first. The last one has the gradients that lhc has, as exact sums
-    where a sum has one order.
+    """Names of the trainings, lhc first. The last one trains with the same gradients as lhc does;
+    with two ranks its sums are exact, too.
     """
     return (LHC, FP32, ROWS) if sparse else (LHC, FP32)
 
 
 def load(name):
-    """The task, with its data read."""
+    """The task with this name, with its data loaded."""
     module, kind = TASKS[name]
     tasks = importlib.import_module(module)
     try:
@@ -43,8 +43,8 @@ def run(args, screen):
 
 
 def way(args):
-    """(more keys of the job, the hook's schemes): exact means of rows, and of all else. Of dense
-    embeddings the job's precision, where it is another one.
+    """(more keys of the job, the hook's schemes). Precision "exact": embeddings by "auto", the rest
+    by the job, all exact. Another precision: the job's for all parameters.
     """
     if args.precision == "exact":
         return {"scheme": "lhc"}, "auto"
@@ -83,7 +83,7 @@ def step_ms(results):
 
 
 def summary(workers, runs, precision):
-    """Of each run, and whether its parameters have the bits of exact sums, if they ought to."""
+    """Results by run; equal: whether lhc and the last run give equal bits, None if they may not."""
     out = {}
     for name in runs:
         of = [r[name] for r in workers.results]
@@ -93,7 +93,7 @@ def summary(workers, runs, precision):
                      **{f"{way}_per_step": round(statistics.mean(r[way] for r in of) / steps)
                         for way in ("bytes_up", "bytes_down")},
                      "digests": sorted({r["digest"] for r in of})}
-    # a sum of two ranks is rounded once
+    # Gloo rounds a sum of two ranks once, as an exact mean does
     equal = (out[runs[0]]["digests"] == out[runs[-1]]["digests"]
              if len(workers.results) == 2 and precision == "exact" else None)
     parameters = workers.results[0][LHC]["parameters"]
@@ -102,7 +102,9 @@ def summary(workers, runs, precision):
 
 
 def densities(task, workers):
-    """Of each embedding's gradient: a rank's own, and that of the mean, mean of the steps seen."""
+    """Density of each embedding's gradient, mean over the steps seen: of a rank's own (own) and of
+    the ranks' mean (union).
+    """
     of = [r[LHC] for r in workers.results]
     return {name: {"rows": rows, "width": width, "steps_seen": len(of[0]["union"][name]),
                    "own": statistics.mean(n for r in of for n in r["own"][name]) / rows,
@@ -111,7 +113,7 @@ def densities(task, workers):
 
 
 def counted(workers, counters, at_start):
-    """What became of packets, and of buckets."""
+    """Counters of packets and buckets."""
     stats = [r[LHC]["stats"] for r in workers.results]
     return {"transport": workers.joined["transport"], "xdp_mode": at_start["mode"],
             "aggregated_packets": counters["events"]["added"], "received": counters["received"],
@@ -137,7 +139,7 @@ def qualities_of(r, task_shows):
 
 
 def steps_of(r):
-    """Times and bytes."""
+    """Rows about times and bytes."""
     runs, fp32 = r["runs"], r["fp32_bytes_per_step"]
     ms = [run["step_ms"] for run in runs.values()]
     both = [run["bytes_up_per_step"] + run["bytes_down_per_step"] for run in runs.values()]
@@ -171,7 +173,7 @@ def counters_of(r):
 
 
 def shows(r):
-    """The task's way to write its quality."""
+    """The class of the task, which formats its quality."""
     module, kind = TASKS[r["task"]]
     return getattr(importlib.import_module(module), kind)
 
@@ -182,7 +184,7 @@ def table(r, verbose):
 
 
 def faults(r, args):
-    """What is wrong with this result, as sentences; none: all is well."""
+    """The faults of this result, as sentences; []: it is good."""
     out = []
     wanted, lhc, fp32 = TRANSPORTS[args.transport], r["runs"][LHC], r["runs"][FP32]
     if wanted and r["transport"] != wanted:
