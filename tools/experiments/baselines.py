@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What other compressors lose and send beside THC, on the same gradients of four workers.
+"""Error and bytes of other compressors beside THC, on the same gradients of four workers.
 
-One round from fresh memories, so DGC, which differs in what it keeps for later rounds and chooses in
-each layer, loses what TopK loses of a gradient of one layer. "One way": the mean comes down as it is, as values beside their indices or as the messages of
-all workers, by what is fewest bytes. "Both ways": the server compresses the mean once more, by the same method.
+One round from fresh memories, so DGC has the error of TopK on a gradient of one layer: DGC differs
+in later rounds, and in its choice by layer. "One way": the mean comes down uncompressed, in the
+smallest form (exchange.py). "Both ways": the server compresses the mean by the method, too.
 """
 import math
 
@@ -18,10 +18,10 @@ from experiments.report import Column
 TITLE = "Error and bytes of compressors, four workers"
 WORKERS = 4
 STEPS = (0, 60)
-BLOCK = 1024            # coordinates under one norm of THC
-SCALE_BLOCK = 4096      # and under one scale of the scheme none
+BLOCK = 1024            # coordinates per norm of THC
+SCALE_BLOCK = 4096      # coordinates per scale of the scheme none
 OURS = ("thc", "uthc", "none")
-# What THC (NSDI'24) reports, on gradients of its own.
+# The values in THC (NSDI'24), on its own gradients.
 PAPER = {"TopK 10 %": .46, "TernGrad": 6.95}
 
 COLUMNS = [
@@ -47,7 +47,7 @@ def _data(options, progress):
 
 
 def _topk_form(ratio):
-    """Of a normal's energy what is not in the largest."""
+    """NMSE of TopK on normal values: the energy outside the largest `ratio`."""
     low, high = 0., 10.
     for _ in range(100):
         t = (low + high) / 2
@@ -56,7 +56,7 @@ def _topk_form(ratio):
 
 
 def _closed_form(method, layers):
-    """Of equal normals, one way; None: not worked out."""
+    """NMSE of equal normal gradients, one way; None: no closed form."""
     if hasattr(method, "mantissa"):
         return nmse_of_normals(method.mantissa)
     if hasattr(method, "ratio"):
@@ -154,7 +154,7 @@ def summary(found):
 
 
 def svg(found):
-    """Ours joined by lines, others as points with what stands behind their family's name."""
+    """A chart: THC's schemes as lines, other families as points, labelled by their parameters."""
     last = _data_sets(found)[-1]
     families = {}
     for row in found:

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Exact means of single precision floats, many at a time, rounded once: integers of any size, whose
-digits to the base 2^30 are numpy's 64-bit integers. It shares no code and no scale with libthc;
-tests/unit/test_experiments.py compares it with Python's integers.
+"""Exact means of single precision floats, vectorised and rounded once, by big integers whose digits
+to the base 2^30 are numpy's 64-bit integers. This file shares no code and no scale with libthc;
+tests/unit/test_experiments.py compares its results with Python's integers.
 """
 import numpy as np
 
 _BASE = 30              # bits of a digit
-# of a sum in units of 2^-149, the smallest float: 277 bits, and some for the ranks
+# a sum in units of 2^-149, the smallest float, has 277 bits, and log2(ranks) more
 _DIGITS = 10
 _MANTISSA = 23          # bits that a float stores
-_COLUMNS = 1 << 14      # values at a time, whose digits fit into a cache
+_COLUMNS = 1 << 14      # values per pass, whose digits fit into a CPU cache
 RANKS_MAX = 64
 
 
 def _add(digits, bits):
-    """Adds floats, given by their bits, to numbers whose digits are rows."""
+    """Adds floats, given by their bits, to numbers; a row of digits is one digit of each number."""
     exponent = (bits >> _MANTISSA & 255).astype(np.int64)
     mantissa = (bits & ((1 << _MANTISSA) - 1)).astype(np.int64)
     mantissa |= (exponent > 0).astype(np.int64) << _MANTISSA
@@ -30,14 +30,15 @@ def _add(digits, bits):
 
 
 def _carry(digits):
-    """All digits but the highest one from 0 to 2^30."""
+    """Brings all digits except the highest into 0 to 2^30 - 1."""
     for low, high in zip(digits, digits[1:]):
         high += low >> _BASE
         low &= (1 << _BASE) - 1
 
 
 def _quotient(digits, divisor):
-    """(its digits, of which the lowest one is a fraction's, and a zero above; is there a rest?)"""
+    """(digits of digits / divisor, True where there is a remainder). The lowest digit is behind the
+    binary point, the highest is 0."""
     out = np.zeros((len(digits) + 2, digits.shape[1]), np.int64)
     rest = np.zeros(digits.shape[1], np.int64)
     for k in range(len(digits), -1, -1):
@@ -50,25 +51,25 @@ def _quotient(digits, divisor):
 def _bit_length(digits):
     length = np.zeros(digits.shape[1], np.int64)
     for k, digit in enumerate(digits):
-        # a digit has fewer bits than a double's significand: its exponent is exact
+        # frexp() is exact: a digit fits into a double's significand
         length = np.where(digit > 0, k * _BASE + np.frexp(digit.astype(np.float64))[1], length)
     return length
 
 
 def _rounded(digits, rest):
-    """Bits of the floats nearest to the numbers, or even; the lowest digit is a fraction's."""
+    """Bits of the numbers as floats, rounded to nearest even; the lowest digit is fractional."""
     columns = np.arange(digits.shape[1])
     drop = np.maximum(_bit_length(digits) - (_MANTISSA + 1), _BASE)
     at, low = drop // _BASE, drop % _BASE
     whole = (digits[at + 1, columns] << _BASE | digits[at, columns]) >> low
-    # what is dropped: these digits, and whether anything is below
+    # the dropped part: two digits, and a flag for digits below
     dropped = (digits[at, columns] & ((1 << low) - 1)) << _BASE | digits[at - 1, columns]
     some = np.zeros(digits.shape, bool)
     np.logical_or.accumulate(digits[:-1] != 0, axis=0, out=some[1:])
     below = some[at - 1, columns] | rest
     half = np.int64(1) << (low + _BASE - 1)
     whole += (dropped > half) | ((dropped == half) & (below | (whole & 1 == 1)))
-    # the first binade has subnormals' step, and the carry of a mantissa raises the exponent
+    # subnormals have the step of the first binade; a carry out of the mantissa raises the exponent
     return ((drop - _BASE) << _MANTISSA) + whole
 
 
@@ -85,8 +86,8 @@ def _of(bits):
 
 
 def mean(bits):
-    """The bits of the means of finite floats, given by their bits, a rank a row; a sum that is
-    zero has the mean +0."""
+    """The bits of the means of finite floats. bits: one row of floats' bits per rank. A zero sum
+    has the mean +0."""
     ranks, count = bits.shape
     if not 0 < ranks <= RANKS_MAX:
         raise ValueError(f"the mean of {ranks} ranks")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Closed forms of errors that libthc does not have itself."""
+"""Closed forms of errors that libthc does not compute."""
 import math
 
 import numpy as np
@@ -19,11 +19,10 @@ def _interval(low, high):
 
 
 def correlated(table, ranks):
-    """The closed form for equal gradients whose ranks round in strata.
+    """NMSE of equal gradients under correlated rounding.
 
-    The ranks' draws divide (0, 1) into `ranks` strata, one for each. A coordinate between two
-    levels leaves one rank's draw to chance, so the sum of all ranks is as if rounded between levels
-    `ranks` times as dense.
+    (0, 1) is divided into `ranks` strata, and each rank draws from one. Between two levels only one
+    rank's draw is random, so the sum is rounded as if levels were `ranks` times as dense.
     """
     at = [2 * table.t * v / table.granularity - table.t for v in library.values(table)]
     cost = sum(_interval(low + k * (high - low) / ranks, low + (k + 1) * (high - low) / ranks)
@@ -32,24 +31,23 @@ def correlated(table, ranks):
 
 
 def truncated(table):
-    """What clamping alone adds to the error, for any number of ranks."""
+    """The NMSE of clamping alone, for any number of ranks."""
     return library.closed_form(table, 1) - table.cost
 
 
 def sampling(table, form, count):
     """Standard error of a measured NMSE, as a fraction of its closed form.
 
-    Of equal gradients of count coordinates p are clamped, by excesses e that fall off as a normal's
-    tail does, nearly exponentially: e^2 has a mean square of 6 times its squared mean. All ranks
-    clamp alike. Rounding adds nearly nothing beside it.
+    Of count coordinates the fraction p is clamped, equally on all ranks. Excesses e fall off as a
+    normal's tail, nearly exponentially: E[e^4] is 6 E[e^2]^2. Rounding adds nearly nothing to it.
     """
     return math.sqrt(6 / (table.p * count)) * truncated(table) / form
 
 
 def by_range(bits, ranks, x, block):
-    """Uniform THC of equal gradients x whose blocks are not rotated, rounded independently.
+    """NMSE of uniform THC of equal gradients x without rotation, rounded independently.
 
-    Between neighbours l < h a coordinate a has an expected square of (h - a)(a - l).
+    The expected squared error of a coordinate a between levels l < h is (h - a)(a - l).
     """
     v = x.astype(np.float64).reshape(-1, block)
     least = v.min(axis=1, keepdims=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the experiments compress. A set of gradients is a list by worker of
-lists by layer; the same seed gives the same numbers.
+"""Gradients for the experiments. A set of gradients is a list [worker][layer] of
+arrays; equal seeds give equal numbers.
 """
 import functools
 
@@ -18,7 +18,7 @@ def normals(count, workers, seed, equal=True):
 
 
 def lognormals(count, workers, seed, equal=True):
-    """+-exp(a), a normal."""
+    """+-exp(a) with a normal."""
     rng = np.random.default_rng([seed, 2])
 
     def draw(n):
@@ -29,8 +29,8 @@ def lognormals(count, workers, seed, equal=True):
 
 
 def _trained(model, optimizer, losses, steps):
-    """{step: gradients} of a model that learns by the exact means of the workers' gradients, as DDP
-    has it. losses: of each worker's next batch."""
+    """{step: gradients} of a model that trains by the exact mean of the workers' gradients, as in
+    DDP. losses: a function per worker, which returns the loss of its next batch."""
     import torch
 
     found = {}
@@ -81,7 +81,7 @@ def trained(task, workers, steps):
 
 
 def joined(gradients):
-    """A bucket a worker: an array with a row each."""
+    """One array with a row per worker, the worker's layers joined."""
     return np.stack([np.concatenate(layers) for layers in gradients])
 
 

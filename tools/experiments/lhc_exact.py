@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Means of scheme lhc, exact, beside big integers (bigmean.py), bit for bit, on every rank, over links
-that lose, corrupt, duplicate and reorder packets: by XDP, native and generic, and by the software
-aggregator, by one of them and by three that share the chunks. With THC_TRANSPORT=af_thc, in a test
-machine, the ranks have AF_THC sockets.
+"""Compares exact means of scheme lhc with big integers (bigmean.py), bit for bit, on every rank,
+over links that lose, corrupt, duplicate and reorder packets. Aggregators: native XDP, generic XDP
+and software, one of each or three that share the chunks. With THC_TRANSPORT=af_thc, in a test
+machine, the ranks use AF_THC sockets.
 """
 import contextlib
 import functools
@@ -30,10 +30,10 @@ TITLE = "Means of lhc beside big integers"
 TOTAL, QUICK, SAMPLE = 10**8, 10**7, 10**6
 HARM = {"drop": .2, "corrupt": .01, "duplicate": .05, "late": .05}
 OVER = "AF_THC" if os.environ.get("THC_TRANSPORT") == "af_thc" else "UDP"
-BUCKET = 250000         # values of a bucket, at most
-COORDINATES = 1 << 20   # of a bucket, at most, and
-THIN = 64               # for each of those values
-STEPS = 4               # at least: how an index is sent follows from the steps before
+BUCKET = 250000         # most values of a bucket that are not zero
+COORDINATES = 1 << 20   # most coordinates of a bucket
+THIN = 64               # most coordinates per value that is not zero
+STEPS = 4               # fewest steps: the form of an index depends on earlier steps
 
 
 class Path(NamedTuple):
@@ -42,7 +42,7 @@ class Path(NamedTuple):
     ranks: int
 
 
-# A mean of three has digits without end, one of four has ties.
+# Means of three ranks have endless digits, means of four have ties.
 PATHS = tuple(Path(home, aggregators, ranks) for home in ("native", "generic", "software")
               for aggregators, ranks in ((1, 3), (3, 4)))
 
@@ -58,8 +58,8 @@ COLUMNS = [Column("home", "aggregators by"), Column("aggregators", "how many"),
 
 # --- ranks ------------------------------------------------------------------
 class Memory:
-    """What ranks bring and receive, a row each, shared with their processes; pages that nobody
-    writes to take none."""
+    """Inputs and results of the ranks, one row per rank, in memory that their processes share.
+    Pages that are never written take no memory."""
 
     def __init__(self, ranks, room):
         whole = np.frombuffer(mmap.mmap(-1, 8 * ranks * room), np.uint32)
@@ -67,7 +67,7 @@ class Memory:
 
 
 def _reduce(client, memory, rank, buckets):
-    """buckets: [(key, first, count)], all under way at once"""
+    """Reduces buckets, [(key, first, count)], overlapped."""
     requests = []
     for key, first, count in buckets:
         out = memory.received[rank, first:first + count]
@@ -95,7 +95,7 @@ def _serve(memory, rank):
 
 # --- paths ------------------------------------------------------------------
 class Bed:
-    """Links that harm packets, and processes of ranks, for one path after the other."""
+    """Impaired links and the ranks' processes, which the paths use one after the other."""
 
     def __init__(self, paths, stack):
         ranks = max(path.ranks for path in paths)
@@ -111,10 +111,10 @@ class Bed:
 
     @contextlib.contextmanager
     def joined(self, path):
-        """The ranks of a job whose aggregators are this path's."""
+        """A context in which the ranks have joined a job of this path's aggregators."""
         in_xdp = path.home != "software"
         with Shards(self.net, path.ranks, path.aggregators, software=not in_xdp, quiet=True,
-                    job={"rate": "fixed"},      # by lhc none has a rate
+                    job={"rate": "fixed"},      # scheme lhc has no rates
                     options=["--mode", path.home] if in_xdp else []) as shards:
             over = set(self.ask(path, open={"aggregator": netns.AGGREGATOR4, "job": shards.job,
                                             "key_file": shards.key_file}))
@@ -126,13 +126,13 @@ class Bed:
             self.ask(path, close=None)
 
     def harmed(self):
-        """Packets: seen, dropped, overtaken."""
+        """Numbers of packets: (seen, dropped, overtaken)."""
         counts = self.net.impaired().values()
         return np.array([sum(c[what] for c in counts) for what in ("seen", "dropped", "overtaken")])
 
 
 class Step:
-    """A bucket of each case, of so many values, which ranks reduce at once."""
+    """A bucket per case, with at most `most` values that are not zero, reduced overlapped."""
 
     def __init__(self, memory, ranks, seed, most):
         self.brought, self.received = memory.brought[:ranks], memory.received[:ranks]
@@ -145,8 +145,8 @@ class Step:
             first += count
 
     def check(self, found):
-        """Counts values, and those that are not the means, into rows, one a case; the first of
-        the latter as a sentence, or None."""
+        """Adds the numbers of values and of wrong means to found, a row per case. Returns a
+        sentence about the first wrong mean, or None."""
         wrong = None
         for row, (_, first, count) in zip(found, self.buckets):
             brought, received = (of[:, first:first + count] for of in (self.brought, self.received))
@@ -168,7 +168,7 @@ class Step:
 def _rows_of(bed, path, total, seed, say):
     found = [{**path._asdict(), "over": OVER, "kind": case.kind, "share": case.share,
               "coordinates": 0, "values": 0, "differ": 0} for case in CASES]
-    # of the case with fewest a bucket has hardly any
+    # the case with the fewest values contributes hardly any
     most = min(BUCKET, total // (STEPS * (len(CASES) - 1)) + 1)
     before, start, done, number, wrong = bed.harmed(), time.monotonic(), 0, 0, None
     with bed.joined(path):
@@ -190,8 +190,7 @@ def _rows_of(bed, path, total, seed, say):
 
 
 def measured(total, seed, progress, paths=PATHS):
-    """Rows, by path and case, of total values over all paths; a value that differs is an
-    ExperimentError."""
+    """Rows by path and case, with `total` values over all paths. ExperimentError if one differs."""
     found = []
     with contextlib.ExitStack() as stack:
         bed = Bed(paths, stack)
@@ -224,7 +223,7 @@ def summary(found):
 
 
 def _by(found, *keys):
-    """Rows that have these keys alike as one, with the sums of what is counted."""
+    """One row per combination of keys, with the sums of the counts."""
     lines = {}
     for row in found:
         line = lines.setdefault(tuple(row[key] for key in keys), {**row, **dict.fromkeys(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Bytes and goodput of scheme lhc by density, beside a closed form and Gloo fp32: 25 MiB, four ranks,
-whose values are in the same places or each rank's in its own, as fixed point of 32 bits or exact.
+"""Bytes and goodput of scheme lhc by density, beside a closed form and Gloo fp32: 25 MiB, four ranks
+with shared or with their own nonzero places, in 32-bit fixed point or exact.
 
-Goodput is 32 d / t, as the released benchmark of LHC (arXiv 2402.07529) counts it: d coordinates are
-reduced in t, whatever was sent.
+Goodput is 32 d / t as in the released benchmark of LHC (arXiv 2402.07529): d coordinates are
+reduced in the time t, however many bits are sent.
 """
 import math
 import os
@@ -17,20 +17,20 @@ from experiments.report import Column, ExperimentError, rounded_up
 
 TITLE = "Bytes and goodput of lhc by density"
 DENSITIES = (.001, .01, .05, .1, .2, .5)
-# places of what is not zero: those of all ranks, or each rank's own
+# nonzero places: shared by all ranks, or each rank's own
 CASES = tuple((places, precision) for places in ("same", "own") for precision in ("fixed", "exact"))
 REPEATS = 5
 RATE, AGGREGATORS = "1gbit", (1, 4)
-PAPER = 6.33            # times its baseline's throughput, at most, of its models
+PAPER = 6.33            # the paper's largest speed-up of throughput over its baseline
 BENCHMARK_DENSITY = .05     # of LHC's released benchmark
 QUICK = (BENCHMARK_DENSITY,)
 TOLERANCE = .1
 COUNT = BUCKET_BYTES // 4
-_LANES = 256            # of 32 bits in a packet
+_LANES = 256            # 32-bit lanes in a packet
 _SCALE_BLOCK = 4096
-_BITS = {"fixed": 32, "exact": 0}    # as libthc has precisions
-_LIMBS = 2              # of normals that are sent exactly, by 29 bits for four ranks
-_WHOLE = .7             # of a block: it is sent without gaps
+_BITS = {"fixed": 32, "exact": 0}    # enum thc_precision
+_LIMBS = 2              # digits of an exact normal value, 29 bits each for four ranks
+_WHOLE = .7             # density of the union above which whole blocks are sent
 
 COLUMNS = [
     Column("density", "not zero", "", "g"), Column("places", "places"),
@@ -51,17 +51,17 @@ COLUMNS = [
 
 
 def union_of(density, places):
-    """The share of coordinates that are not zero on some rank."""
+    """The fraction of coordinates that are not zero on at least one rank."""
     return density if places == "same" else 1 - (1 - density) ** lhc.WORKERS
 
 
 def levels_of(union):
-    """By protocol.md, from the rounds before."""
+    """The levels of the index, by protocol.md, if earlier rounds had this density."""
     return 1 if union >= .25 else 2 if union >= .003 else 3
 
 
 def bare_form(density, places, precision):
-    """Bits a coordinate and direction: index and values."""
+    """Bits per coordinate and direction: index and values."""
     union = union_of(density, places)
     return lhc_index.closed_form(union, 1, levels_of(union)) + 32 * _limbs(precision) * union
 
@@ -71,8 +71,8 @@ def _limbs(precision):
 
 
 def closed_form(density, places, precision):
-    """The same as whole packets with their headers: agreement, scales, each level of the index,
-    values, which are those of whole blocks where the union is nearly everything."""
+    """bare_form() in whole packets with headers: agreement, scales, each level of the index,
+    values; the values are those of whole blocks if the union's density is above _WHOLE."""
     union, limbs = union_of(density, places), _limbs(precision)
     lanes = [COUNT / _SCALE_BLOCK * limbs,
              *(bits * COUNT / 32 for bits in lhc_index.by_level(union, 1, levels_of(union))),
@@ -86,7 +86,7 @@ def _bits(size):
 
 
 def repeated(row):
-    """Bits a coordinate of requests that were sent again."""
+    """Bits per coordinate of retransmitted requests."""
     return row["retransmits"] * _bits(ANSWER)
 
 
@@ -96,7 +96,7 @@ def _runs(density, cases, *how):
 
 
 def by_interfaces(density, cases=CASES):
-    """Rows without times. Frames are counted one by one, on links without a limit."""
+    """Rows without times, on links without a limit; an idle Impair makes frames count singly."""
     found = []
     for case, run in zip(cases, _runs(density, cases, None, 1, 1, netns.Impair())):
         up, down, ring = (_bits(run[key]) for key in (
@@ -159,7 +159,7 @@ def summary(found):
 
 
 def shown(found):
-    """What people read of the CSV's columns."""
+    """(columns, rows) for people; the CSV has all columns."""
     rest = ("union", "bare_form", "gloo", "retransmits", "ms_4", "gloo_ms_4", "load")
     return [c for c in COLUMNS if c.key not in rest], found
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Bits of the index of scheme lhc, by density, grain and levels, beside their closed forms.
 
-LHC (arXiv 2402.07529) has a bitmap or a Bloom filter; an index of words that the union has is never
-much longer than a bitmap, and has no false positives.
+LHC (arXiv 2402.07529) uses a bitmap or a Bloom filter. libthc's index sends the words that are not
+zero in the union: it is never much longer than a bitmap, and has no false positives.
 """
 import numpy as np
 
@@ -24,12 +24,12 @@ COLUMNS = [Column("density", "not zero", "", "g"), Column("grain", "grain"),
 
 
 def by_level(density, grain, levels):
-    """Bits a coordinate of each level, of coordinates that are not zero independently of each
-    other."""
+    """Bits per coordinate of each level, if coordinates are not zero independently of each other.
+    """
     item = 1 - (1 - density) ** grain
 
     def some(of):
-        """that of so many items one is in the union"""
+        """probability that at least one of `of` items is in the union"""
         return 1 - (1 - item) ** of
 
     return [bits / grain for bits in (1 / 32 ** (levels - 1), *(
@@ -37,13 +37,12 @@ def by_level(density, grain, levels):
 
 
 def closed_form(density, grain, levels):
-    """Bits a coordinate of all levels."""
+    """Bits per coordinate of all levels."""
     return sum(by_level(density, grain, levels))
 
 
 def _sampling(count, density, grain):
-    """Standard error of a number of items, as a fraction of it: how many words there are hardly
-    varies more."""
+    """Relative standard error of the number of items; that of words is hardly larger."""
     item = 1 - (1 - density) ** grain
     return np.sqrt((1 - item) / item / (count / grain))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Buckets that a sketch of scheme lhc needs for peeling to leave nothing, by items of a lane, beside
-what was published, and what adding and peeling cost.
+"""Buckets per item that a sketch of scheme lhc needs so that peeling succeeds, by items of a lane,
+beside published values; and the time of adding and peeling.
 
-LHC (arXiv 2402.07529) has three hashes; four that are spatially coupled (Walzer, SODA 2021) need
+LHC (arXiv 2402.07529) uses three hashes; four spatially coupled hashes (Walzer, SODA 2021) need
 fewer buckets.
 """
 import math
@@ -17,11 +17,12 @@ TITLE = "Buckets for peeling, by items of a lane"
 HASHES = {3: "three", 4: "four, coupled"}
 ITEMS = (100, 300, 1000, 2000, 5000, 10000, 50000)
 FACTORS = tuple(round(1.05 + .025 * at, 3) for at in range(19))
-# buckets an item of many: threshold of three hashes; binary fuse filters (Graf and Lemire, 2022)
+# buckets per item, for many items: threshold of three hashes; binary fuse filters (Graf and
+# Lemire, 2022)
 PUBLISHED = {"three": 1.222, "four, coupled": 1.075}
-ENOUGH = .9             # of draws leave nothing
+ENOUGH = .9             # fraction of draws in which peeling must succeed
 LANE = 1 << 20          # coordinates of a lane that items are drawn from
-MANY, STEP = 700000, .002       # items where the limit is looked for, and in what steps
+MANY, STEP = 700000, .002       # items for the search of the threshold, and its resolution
 BUCKET = 6553600        # coordinates of 25 MiB
 DENSITIES = (.1, .03, .01, .003, .001)
 LANES, LANES_DENSITIES = (1, 4, 16), (.3, .1, .03)
@@ -39,7 +40,7 @@ COLUMNS = [Column("hashes", "hashes"), Column("what", "items of"), Column("items
 
 
 def _root(function, low, high):
-    """Where a function that is below 0 at first, and above it from some point on, has its zero."""
+    """The zero of a function that is negative below it and positive above, by bisection."""
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < 0 else (low, middle)
@@ -47,11 +48,11 @@ def _root(function, low, high):
 
 
 def limit(hashes, windows):
-    """Buckets an item above which peeling leaves nothing of ever more items.
+    """The threshold in buckets per item, above which peeling succeeds as items grow in number.
 
-    One window: an item stays if each of its buckets has another one that does; the least load for
-    which that is so at some x. Many windows: peeling goes on to the load at which items still find
-    a bucket each (Walzer, theorem 1), but segments at the ends have fewer.
+    One window: an item remains if each of its buckets has another remaining item; the threshold is
+    the least load with such an x. Many windows: peeling succeeds up to the load at which each item
+    can get a bucket of its own (Walzer, theorem 1); segments at the ends hold fewer.
     """
     def load(x):
         return x / (hashes * (1 - math.exp(-x)) ** (hashes - 1))
@@ -77,7 +78,7 @@ def _draws(options, items):
 
 
 def _threshold(hashes, seed, draws):
-    """The row of the least factor by which half of the draws of many items leave nothing."""
+    """The row of the least factor at which peeling of MANY items succeeds in half of the draws."""
     low, high, found = 1., 1.4, None
     while high - low > STEP or not found:
         factor = (low + high) / 2
@@ -125,7 +126,7 @@ def of(found, what):
 
 
 def least(found, chosen):
-    """The least factor tried by which nine of ten draws of a chosen row's items leave nothing."""
+    """The least tried factor with ENOUGH successful draws, for the items of a chosen row."""
     return min((row["factor"] for row in of(found, "tried") if row["whole"] >= ENOUGH and
                 (row["hashes"], row["items"]) == (chosen["hashes"], chosen["items"])), default=None)
 
@@ -153,7 +154,7 @@ def shown(found):
     """(columns, rows) for people; the CSV also has what was tried."""
     words = {"chosen": "a lane", "many": "a lane, half peel", "bucket": "25 MiB",
              "lanes": "a part"}
-    # of few items among many coordinates, times are those of looking for them
+    # with few items among many coordinates, the search for items dominates the times
     times = {"add_ns": None, "find_ns": None, "values_ns": None}
     lines = [{**row, **({} if row["what"] in ("bucket", "lanes") else times), "what": words[row["what"]], "least": least(found, row),
               "published": PUBLISHED[row["hashes"]] if row["what"] == "many" else None}

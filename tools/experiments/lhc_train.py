@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Training with sparse gradients: the tasks of the demo by scheme lhc beside Gloo, which sends whole
-embeddings or rows, on links of 1 Gb/s. It is the one experiment with a network, of namespaces.
+"""Training with sparse gradients: the tasks of the demo by scheme lhc and by Gloo, which sends
+whole embeddings or rows, on links of 1 Gb/s between network namespaces.
 """
 import argparse
 import os
@@ -18,9 +18,9 @@ QUICK_STEPS = 6
 CASES = (("ncf", 4, "rows", "exact"), ("ncf", 4, "dense", "fixed32"),
          ("lm", 4, "rows", "exact"), ("lm", 4, "dense", "fixed32"),
          ("ncf", 2, "rows", "exact"), ("lm", 2, "rows", "exact"))
-PAPER = 3.74            # times as fast a step, LHC (arXiv 2402.07529)
-DIGITS = {"exact": 2, "fixed32": 1}     # numbers of 32 bits a value; exact: as a rule
-TOLERANCE = .1          # of bytes beside their closed form
+PAPER = 3.74            # speed-up of a step in LHC (arXiv 2402.07529)
+DIGITS = {"exact": 2, "fixed32": 1}     # 32-bit numbers per value; exact: as a rule
+TOLERANCE = .1          # relative, of bytes against their closed form
 PATIENCE = 300          # seconds
 
 COLUMNS = [
@@ -39,8 +39,8 @@ COLUMNS = [
 
 
 def closed_form(density, parameters, digits):
-    """Bytes that a worker sends in a step, with headers: values of the rows that the mean has and all
-    of what has no rows, and an index of two levels, whose words are within rows.
+    """Bytes that a worker sends in a step, with headers: the rows of the mean, all parameters that
+    are no embeddings, and an index of two levels, whose words do not span rows.
 
     density: {name: {"rows":, "width":, "union":}}
     """
@@ -54,7 +54,7 @@ def closed_form(density, parameters, digits):
 
 
 def weighted(density, which):
-    """Of all embeddings' values the part that is not zero, in percent."""
+    """The percentage of all embeddings' values that are not zero."""
     counts = {name: of["rows"] * of["width"] for name, of in density.items()}
     return 100 * sum(density[name][which] * n for name, n in counts.items()) / sum(counts.values())
 
@@ -94,7 +94,7 @@ def trained(case, task, options, progress):
 
 
 def rows(options, progress):
-    """Seeds are the tasks' own."""
+    """A row per case. options.seed is not used: each task has its own seed."""
     reason = netns.why_not()
     if reason:
         raise ExperimentError(f"lhc_train: {reason}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""libthc for experiments: its public tables, and whole rounds by its codecs
-(round_tables.c, round_rate.c, round_fixed.c, round_index.c, round_peel.c), which need no network.
+"""libthc for experiments: its public tables, and whole rounds of its codecs without a network
+(round_tables.c, round_rate.c, round_fixed.c, round_index.c, round_peel.c).
 """
 import ctypes
 import functools
@@ -62,7 +62,7 @@ class RateOutcome(ctypes.Structure):
 
 
 class LibraryError(ExperimentError):
-    """What libthc refused, in a sentence."""
+    """An error of libthc, as a sentence."""
 
 
 @functools.cache
@@ -132,8 +132,8 @@ def values(table):
 
 
 def choose(bits, ranks, width, feedback=True):
-    """The table of least closed_form() whose sums fit, as thcd chooses it: with error feedback a rank's
-    own loss is at most a half."""
+    """The table with the least closed_form() whose sums fit, as thcd chooses it. With feedback a
+    rank's own loss is at most 1/2."""
     wish = Wish(ctypes.sizeof(Wish), bits, ranks, width, flags=FEEDBACK if feedback else 0)
     table = abi.Table()
     _check(_tables().thc_table_choose(byref(wish), byref(table)),
@@ -148,9 +148,9 @@ def _gradients(x):
 
 
 def by_table(table, width, x, seed, block_log2=10, correlated=False, form=0):
-    """The mean of x, a gradient a row, by scheme thc with sums of so many bits.
+    """The mean of x, one gradient per row, by scheme thc with sums of `width` bits.
 
-    form: UNROTATED, blocks as they are; RANGES, levels between their least and largest values
+    form: UNROTATED: blocks are not rotated; RANGES: levels span a block's values
     """
     x, out = _gradients(x)
     trial = Trial(x.shape[1], 1, seed, x.shape[0], block_log2, correlated, width, form)
@@ -161,7 +161,7 @@ def by_table(table, width, x, seed, block_log2=10, correlated=False, form=0):
 
 @functools.cache
 def classes(ranks):
-    """([b]: the table, [b]: bits of a sum) of rates, 1 to 6 bits, as thcd chooses them."""
+    """(tables, widths of sums), indexed by bits 1 to 6, as thcd chooses them for rates."""
     tables, widths = (abi.Table * 7)(), [0] * 7
     for bits in range(1, 7):
         widths[bits] = next(w for w in (4, 8, 16) if w >= bits and (2 ** bits - 1) * ranks < 2 ** w)
@@ -170,8 +170,8 @@ def classes(ranks):
 
 
 def by_rate(x, seed, rate=0., error=0., turn=0, skips=True):
-    """(the mean of x, a gradient a row, by scheme thc with a rate or an error; a RateOutcome).
-    Ranks round in a correlated way, as thcd has it."""
+    """(the mean of x, one gradient per row, by scheme thc with a rate or an error; a RateOutcome).
+    Rounding is correlated, thcd's default."""
     x, out = _gradients(x)
     tables, widths = classes(x.shape[0])
     trial = Trial(x.shape[1], 1, seed, x.shape[0], 10, True, 0, 0)
@@ -183,7 +183,7 @@ def by_rate(x, seed, rate=0., error=0., turn=0, skips=True):
 
 
 def index_words(count, grain_log2, levels, bits):
-    """Words of 32 bits of the index of a union: bits, a bit a coordinate, in words of 32."""
+    """The size of a union's index in 32-bit words. bits: one bit per coordinate, in 32-bit words"""
     words = c_uint64()
     _check(_rounds().round_by_index(count, grain_log2, levels, bits.ctypes.data, byref(words)),
            f"an index of {levels} levels, grain {1 << grain_log2}")
@@ -191,15 +191,15 @@ def index_words(count, grain_log2, levels, bits):
 
 
 def sketch_buckets(hashes, items):
-    """Buckets of a lane that libthc chooses for so many items."""
+    """The buckets that libthc chooses for a lane with this many items."""
     return _rounds().sketch_buckets(hashes, items)
 
 
 def sketches(hashes, count, items, draws, seed, buckets=0, lanes=1):
-    """(items that peeling leaves, by draw; a SketchOutcome) of sketches of items among count
-    coordinates.
+    """Sketches `items` items among count coordinates, `draws` times: (items that peeling leaves, by
+    draw; a SketchOutcome).
 
-    buckets: of a lane; 0: lanes and buckets are those that libthc chooses for so many items
+    buckets: of a lane; 0: libthc chooses lanes and buckets
     """
     trial = SketchTrial(count, items, seed, draws, hashes, lanes.bit_length() - 1, buckets)
     left, outcome = np.empty(draws, dtype=np.uint64), SketchOutcome()
@@ -209,12 +209,12 @@ def sketches(hashes, count, items, draws, seed, buckets=0, lanes=1):
 
 
 def uniform(bits):
-    """The table of uniform THC, whose p says nothing: its levels are a block's range."""
+    """The table of uniform THC. Its levels span a block's range, so p has no meaning."""
     return from_values(bits, 2 ** bits - 1, .5, range(2 ** bits))
 
 
 def by_fixed(width, x, exact=False):
-    """(the mean of x, a gradient a row, by scheme none; lanes that a coordinate takes)"""
+    """(the mean of x, one gradient per row, by scheme none; lanes per coordinate)"""
     x, out = _gradients(x)
     trial, lanes = Trial(x.shape[1], 1, 0, x.shape[0], 10, 0, width, 0), c_uint64()
     _check(_rounds().round_by_fixed(byref(trial), exact, x.ctypes.data, out.ctypes.data,

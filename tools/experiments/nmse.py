@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The error of a whole round over bits and ranks, by libthc's codec, beside its closed form.
+"""The NMSE of a round of libthc's codec by bits and ranks, beside its closed form.
 
-THC (NSDI'24), appendix D.4. Normals; each rank has the same gradient or its own, and ranks round
+THC (NSDI'24), appendix D.4. Values are normal; the ranks have one gradient or their own, and round
 independently or in a correlated way.
 """
 import math
@@ -15,8 +15,8 @@ TITLE = "NMSE of a mean by b bits up, beside the closed form"
 BITS = range(1, library.BITS_MAX + 1)
 RANKS = (1, 2, 4, 8)
 TOLERANCE = .03
-# Tables of many levels clamp so few coordinates that one round has too few of them: rounds are
-# repeated until their standard error is SAMPLING, or REPEATS times.
+# Tables with many levels clamp few coordinates. Rounds are repeated, REPEATS times at most, until
+# the standard error is SAMPLING.
 SAMPLING = .01
 REPEATS = 40
 # The published table.
@@ -34,7 +34,8 @@ COLUMNS = [
 
 
 def _closed_form(case, equal, correlated, x):
-    """None: there is none. Errors of different gradients are as independent as the gradients."""
+    """The expected NMSE; None: no closed form. Ranks with their own gradients have independent
+    errors."""
     if case.form & library.RANGES:
         return forms.by_range(case.table.bits, case.ranks, x[0], 1 << case.block_log2)
     if not equal:
@@ -59,7 +60,7 @@ def _cases(options):
             for width in (4, 8, 16):
                 if top < 2 ** width and (bits > 4 or width < 16):
                     yield _Case("chosen", library.choose(bits, ranks, width), width, ranks)
-            # a range is of few coordinates, so blocks are small that their mean is certain
+            # small blocks give many ranges, so that the mean over them is certain
             for kind, form in (("uthc", library.RANGES),
                                ("uthc, not rotated", library.RANGES | library.UNROTATED)):
                 yield _Case(kind, library.uniform(bits), 8 if top < 256 else 16, ranks, 10, form)
@@ -68,7 +69,7 @@ def _cases(options):
 
 
 def _ways(case):
-    """(equal gradients?, correlated?)"""
+    """The ways to measure a case: (True if gradients are equal, True if rounding is correlated)."""
     yield True, False
     if case.kind == "chosen" and case.ranks > 1:
         yield False, False
@@ -92,7 +93,7 @@ def _row(case, equal, correlated, x, options):
            "rounding": "correlated" if correlated else "independent", "closed_form": form,
            "rounds": 1}
     if form and not ranges:
-        # ranks of their own gradients clamp coordinates of their own
+        # ranks with their own gradients clamp different coordinates
         error = forms.sampling(case.table, form, count * (1 if equal else case.ranks))
         if not options.quick:
             row["rounds"] = min(max(math.ceil((error / SAMPLING) ** 2), 1), REPEATS)
@@ -114,7 +115,7 @@ def rows(options, progress):
 
 
 def certain(found):
-    """Rows with a closed form that chance hardly moves."""
+    """Rows with a closed form and a standard error of SAMPLING at most."""
     return [row for row in found if row["closed_form"] and (row.get("sampling") or 0) <= SAMPLING]
 
 
@@ -133,7 +134,7 @@ def summary(found):
 
 
 def _curve(found, **wanted):
-    """(bits, NMSE) of chosen tables, of two widths the better one."""
+    """[(bits, NMSE)] of chosen tables, with the better of the widths."""
     best = {}
     for row in found:
         if row["table"] == "chosen" and all(row[key] == value for key, value in wanted.items()):

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Pairs of measurements that share a seed: whether the mean of their differences is chance, by
-Student's t.
+"""Student's t-test for pairs of measurements that share a seed: is the mean of their differences
+significant?
 """
 import math
 import statistics
 from typing import NamedTuple
 
-LEVEL = .05             # of chance, both sides together
+LEVEL = .05             # significance level, two-sided
 
 
 class Difference(NamedTuple):
-    """mean: of all pairs; noise: what it may be by chance at LEVEL; chance: to be as large by it"""
+    """mean: mean difference of the pairs; noise: half width of its confidence interval at LEVEL;
+    chance: its p-value"""
     mean: float
     noise: float
     chance: float
@@ -20,7 +21,7 @@ class Difference(NamedTuple):
 
 
 def chance_of(t, degrees):
-    """Of a t as large, of either sign. Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    """The two-sided p-value of t. Abramowitz and Stegun, 26.7.3 and 26.7.4."""
     angle, odd = math.atan(abs(t) / math.sqrt(degrees)), degrees % 2
     term, within = math.cos(angle) ** odd, 0.
     for power in range(odd, degrees - 1, 2):
@@ -31,7 +32,7 @@ def chance_of(t, degrees):
 
 
 def limit_of(chance, degrees):
-    """The t that has this chance."""
+    """The t with this two-sided p-value."""
     low, high = 0., 1e6
     for _ in range(100):
         t = (low + high) / 2
@@ -40,7 +41,7 @@ def limit_of(chance, degrees):
 
 
 def difference(values):
-    """Of pairs' differences, two or more."""
+    """The Difference of pairs. values: their differences, two or more"""
     mean, degrees = statistics.mean(values), len(values) - 1
     error = statistics.stdev(values) / math.sqrt(len(values))
     chance = chance_of(mean / error, degrees) if error else float(not mean)
@@ -48,8 +49,8 @@ def difference(values):
 
 
 def together(chances, level=LEVEL):
-    """Keys whose chances are real if all are judged together: none is by chance, but at this level
-    (Holm 1979). chances: {key: chance}
+    """Keys that are significant with Holm's correction (1979) at this family-wise level. chances:
+    {key: p-value}
     """
     found = []
     for key in sorted(chances, key=chances.get):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What bits that follow the norms of blocks do to the error of a mean, by libthc's codecs, on gradients
-of models that are trained meanwhile. Nobody has an error memory here: what is not sent is lost.
+"""The error of a mean with bits that follow the norms of blocks, by libthc's codecs, on gradients
+of models in training. There is no error feedback: a skipped block is lost.
 """
 import numpy as np
 
@@ -15,7 +15,7 @@ WORKERS = 4
 FIXED = 4, 8            # bits up and down of a job without a rate
 RATES = (12, 10, 8, 6, 4, 3, 2)
 SAME = "error of fixed"
-STEP = .1               # bits, to which the least rate is found
+STEP = .1               # bits, resolution of the least rate
 TASKS = (("perceptron", lambda: Digits(512), (0, 5, 20, 59)),
          ("convolutions", lambda: Convolutions(32), (0, 20)),
          ("words", NextWord, (0, 11, 40)))
@@ -31,8 +31,8 @@ COLUMNS = [
 
 
 def expected_of(outcome, mean):
-    """Of ranks whose gradients differ, too: what the blocks that were sent have of their agreed norms,
-    the others have, too."""
+    """The expected NMSE for ranks whose gradients differ, too. It assumes that skipped blocks have
+    the ratio of the mean's square to agreed norms that sent blocks have."""
     alike = float(np.square(mean, dtype=np.float64).sum()) / outcome.sent if outcome.sent else 1
     alike = min(alike, 1)
     return (outcome.lost / alike + outcome.skipped) / (outcome.sent + outcome.skipped)
@@ -50,7 +50,7 @@ def _row(x, options, fixed, **goal):
 
 
 def _least(x, options, fixed):
-    """The row of the least rate whose error is not above that of fixed bits."""
+    """The row of the least rate with no more error than fixed bits."""
     low, high = 0, sum(FIXED) + 2
     best = _row(x, options, fixed, rate=high)
     while high - low > STEP:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the experiment rate_train trains, and how gradients are summed meanwhile; and whether this build
-can.
+"""The tasks of the experiment rate_train, its ways to sum gradients, and whether this build has
+them.
 """
 import functools
 import importlib
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import netns
 
-RATES = (12, 8, 6, 4, 3, 2)     # bits a coordinate, up and down together
-JOB_SEED = 1            # of rotations and rounding; rounds count from the beginning of a training
+RATES = (12, 8, 6, 4, 3, 2)     # bits per coordinate, up plus down
+JOB_SEED = 1            # seed of rotations and rounding; each training counts rounds from 0
 
 
 class Plan(NamedTuple):
-    """A task. make: it, with its data read; steps: of a training; enough: the quality that a training is
-    to reach; more: whether more of it is better; form: of a quality, for people
+    """A task. make: loads it with its data; steps: per training; enough: the quality to reach;
+    more: True if a larger quality is better; form: format of a quality
     """
     make: callable
     steps: int
@@ -27,7 +27,7 @@ class Plan(NamedTuple):
 
     @property
     def every(self):
-        """Steps from one look at the quality to the next."""
+        """Steps between measurements of the quality."""
         return max(1, self.steps // 20)
 
     def reached(self, qualities):
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
                      if (quality >= self.enough if self.more else quality <= self.enough)), None)
 
     def worse(self, quality, other):
-        """How much, below 0: better."""
+        """How much worse quality is than other; negative: better."""
         return other - quality if self.more else quality - other
 
 
@@ -54,17 +54,17 @@ PLANS = {
 
 
 class Way(NamedTuple):
-    """How gradients are summed. by: what rate_worker.py calls it; rate: of the job, 0: fixed"""
+    """A way to sum gradients. by: its name in rate_worker.py; rate: the job's, 0: fixed"""
     name: str
     by: str
     rate: int = 0
 
     def job(self):
-        """More keys of the job. Its seed would come from its key, which is another one each time."""
+        """More keys of the job. Its seed is set, because the default depends on the secret key."""
         return {"rate": self.rate or "fixed", "seed": JOB_SEED}
 
     def lacking(self):
-        """Why this build cannot do it, in a sentence, or None."""
+        """A sentence if this build lacks the way, else None."""
         abi = importlib.import_module("training").thc_ddp.abi
         if self.rate and not (hasattr(abi.Call, "rate") and "rate" in keys_of_jobs()):
             return "this build has no rate: thcd has no such key of a job (thcd --help)"
@@ -73,7 +73,7 @@ class Way(NamedTuple):
 
 @functools.cache
 def keys_of_jobs():
-    """As thcd names them."""
+    """The keys of a job that thcd knows, from its --help."""
     told = subprocess.run([os.path.join(netns.build_dir(), "thcd"), "--help"],
                           capture_output=True, text=True)
     return re.findall(r"^  ([a-z_]+) ", told.stdout, re.M)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Training with fewer and fewer bits a coordinate, beside Gloo and PowerSGD: how good models become, over
-seeds, and how long that takes on links of 1 Gb/s. Namespaces are the network. Each training is a row
-of the CSV file, which grows row by row: what it has is not done again.
+"""Training with fewer and fewer bits per coordinate, beside Gloo and PowerSGD: the models' quality
+over seeds, and the time on links of 1 Gb/s, in network namespaces. Each training is written to the
+CSV file when it ends, and is not repeated if the file has it.
 """
 import argparse
 import importlib
@@ -21,15 +21,15 @@ from experiments.report import Column, ExperimentError, Kept, Telling
 TITLE = "Training with few bits, four workers"
 RATE = "1gbit"
 WORKERS, SEEDS = 4, 5
-TIMED = 40              # steps at that rate
-LAST = 4                # looks at a model, whose mean is the quality
+TIMED = 40              # steps that are timed, on links of RATE
+LAST = 4                # last measurements of a model, whose mean is its quality
 QUICK_PLANS, QUICK_WAYS, QUICK_PART = ("perceptron", "convolutions"), (FP32, "fixed 4 + 8", "rate 4",
                                                                       POWERSGD), 4
 PATIENCE = 300          # seconds
 TRAINING, STEP, LEFT_OUT = "training", "step", "left out"
 
-# Of a training: quality, that of the last look, bits, with a rate the part of blocks that was skipped
-# and the error that was expected; of a "step": its time; of what is left out: why.
+# A training: quality, last quality, bits, and with a rate skipped blocks and expected error; a
+# "step": its time; "left out": the reason.
 COLUMNS = [Column(key, key) for key in (
     "kind", "task", "way", "seed", "steps", "parameters", "sha256", "quality", "final", "reached",
     "up", "down", "skipped", "predicted", "step_ms", "load", "why")]
@@ -37,7 +37,7 @@ KEYS = ("kind", "task", "way", "seed", "steps", "parameters", "sha256")
 
 
 class _Trainer:
-    """Of one task: what is measured is kept, and what is kept is not measured, unless anew."""
+    """Trains one task and keeps the rows; a kept row is measured again only with options.all."""
 
     def __init__(self, name, plan, options, kept, progress):
         self.name, self.plan, self.kept, self._progress = name, plan, kept, progress
@@ -50,7 +50,7 @@ class _Trainer:
                       "parameters": sum(p.numel() for p in self.task.model().parameters())}
 
     def rows(self, way):
-        """All of one way, each kept as it comes."""
+        """All rows of one way; each row is kept as soon as it is measured."""
         about = {**self.about, "way": way.name}
         trainings = [{**about, "kind": TRAINING, "seed": seed, "steps": self.steps}
                      for seed in self.seeds]
@@ -73,7 +73,7 @@ class _Trainer:
                     for row, plan in zip(found, plans)]
 
     def _train(self, here, way, plan):
-        """What is measured in one training."""
+        """Runs one training; returns its measurements."""
         worker, load = importlib.import_module("rate_worker"), os.getloadavg()[0]
         self.task.seed = plan.get("seed", 0)
         workers, _ = here.train(
@@ -92,7 +92,7 @@ class _Trainer:
         return {"load": round(load, 1), **self._result(of)}
 
     def _result(self, of):
-        """Of all workers' results."""
+        """The measurements from all workers' results."""
         coordinates = of[0]["parameters"] * of[0]["steps"]
         bits = {way: 8 * statistics.mean(result[f"bytes_{way}"] for result in of) / coordinates
                 for way in ("up", "down")}
@@ -124,7 +124,7 @@ def rows(options, progress):
 
 
 def _mean(values):
-    """None if one is missing."""
+    """The mean, or None if a value is None."""
     return None if None in values else statistics.mean(values)
 
 
@@ -133,7 +133,7 @@ def _deviation(values):
 
 
 def settings(found):
-    """A row for each task and way that has been trained: over seeds, and beside Gloo fp32."""
+    """A row per trained task and way: means over seeds, and comparisons with Gloo fp32."""
     out = []
     for task, plan in PLANS.items():
         beside = None
@@ -148,7 +148,7 @@ def settings(found):
 
 
 def _over_seeds(of):
-    """One row of those of a task and a way; {}: it has not been trained."""
+    """One row over all seeds of a task and a way; {}: no training."""
     trained = [row for row in of if row["kind"] == TRAINING]
     if not trained:
         return {}
@@ -166,8 +166,8 @@ def _over_seeds(of):
 
 
 def _beside(row, fp32, plan):
-    """worse: by how much than fp32, in pairs of one seed; noise, chance: of pairs; spread: two
-    standard errors of the distance, if seeds were no pairs
+    """worse: mean loss of quality against fp32, in pairs with equal seeds; noise, chance: see
+    pairs.Difference; spread: two standard errors of the difference of unpaired means
     """
     apart = [plan.worse(row["by_seed"][seed], quality)
              for seed, quality in fp32["by_seed"].items() if seed in row["by_seed"]]
@@ -184,20 +184,20 @@ def _beside(row, fp32, plan):
 
 
 def _named(rows_of):
-    """Ways, and of each the tasks."""
+    """A text of ways, each with its tasks."""
     tasks = {way.name: [row["task"] for row in rows_of if row["way"] == way.name] for way in WAYS}
     return ", ".join(f"{way} ({', '.join(of)})" for way, of in tasks.items() if of) or "nothing"
 
 
 def _on_all_tasks(compared, good):
-    """Names of ways that are good on all tasks that there are."""
+    """Names of the ways whose rows are good() on all tasks."""
     tasks = {way.name: {row["task"] for row in compared if row["way"] == way.name and good(row)}
              for way in WAYS}
     return [way for way, of in tasks.items() if of == set(PLANS)]
 
 
 def _by_spread(compared):
-    """Which ways are within the spread between seeds, and which of them is the lowest rate."""
+    """Sentences: the ways within the spread between seeds, and the lowest such rate."""
     within = _on_all_tasks(compared, lambda row: row["worse"] <= row["spread"])
     words = [f"Worse than Gloo fp32 by no more than seeds differ, on all tasks: "
              f"{', '.join(within) or 'nothing'}."]
@@ -205,7 +205,7 @@ def _by_spread(compared):
     if beyond:
         words.append(f"Worse by more than seeds differ: {_named(beyond)}.")
     rates = [way for way in WAYS if way.rate and way.name in {row["way"] for row in compared}]
-    # a lower one that is lucky is not meant
+    # stops at the first rate that is not within the spread: a lower one may be within it by luck
     lowest = list(itertools.takewhile(lambda way: way.name in within, rates))
     if rates:
         words.append("The lowest rate within that, as all higher ones are, is "
@@ -215,7 +215,7 @@ def _by_spread(compared):
 
 
 def _by_pairs(compared):
-    """Which ways are worse, or better, by more than pairs of one seed are by chance."""
+    """Sentences: the ways that are significantly worse or better in pairs with equal seeds."""
     worse = [row for row in compared if row["differs"] and row["worse"] > 0]
     better = [row for row in compared if row["differs"] and row["worse"] < 0]
     alike = _on_all_tasks(compared, lambda row: row["worse"] <= row["noise"])
@@ -232,7 +232,7 @@ def _by_pairs(compared):
 
 
 def _verdict(of):
-    """What seeds tell, and what pairs of one seed tell."""
+    """The sentences of _by_spread() and _by_pairs()."""
     if any(row["seeds"] < 2 for row in of):
         return "One seed does not tell what is noise."
     compared = [row for row in of if "noise" in row]

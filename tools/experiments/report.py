@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How experiments tell their results: aligned tables, CSV, markdown."""
+"""Output of experiments: aligned tables, CSV, markdown."""
 import csv
 import io
 import math
@@ -10,16 +10,16 @@ from bench.page import markdown
 
 
 class ExperimentError(RuntimeError):
-    """Why there is no result, in a sentence."""
+    """An experiment without a result; the message says why."""
 
 
 def rounded_up(value, digits):
-    """Text of a bound: what is below value is below the text, too."""
+    """value as text, rounded up, so that it stays an upper bound."""
     return f"{math.ceil(round(value * 10 ** digits, 6)) / 10 ** digits:.{digits}f}"
 
 
 class Telling:
-    """A Screen for what trains or waits: all it says is progress of what."""
+    """A Screen that forwards all output to progress(), for trainings and waits."""
 
     def __init__(self, progress, what):
         self._progress, self.what = progress, what
@@ -63,7 +63,7 @@ def page(columns, rows):
 
 
 def to_csv(columns, rows):
-    """Numbers with eight digits, of which the page shows fewer."""
+    """The rows as CSV, with eight significant digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([c.key for c in columns])
@@ -74,7 +74,7 @@ def to_csv(columns, rows):
 
 
 def from_csv(text):
-    """The rows of to_csv() again; what looks like a number is one."""
+    """The rows that to_csv() wrote; a cell that looks like a number becomes one."""
     def value(cell):
         for kind in (int, float):
             try:
@@ -88,10 +88,10 @@ def from_csv(text):
 
 
 class Kept:
-    """The rows of a CSV file, which is written with each row that comes: who stops an experiment has
-    what was measured, and goes on from there.
+    """The rows of a CSV file, which put() writes after each row, so that an experiment can be
+    stopped and continued.
 
-    keys: of columns; rows that have the same values there are measurements of one thing
+    keys: names of the columns that identify a row
     """
 
     def __init__(self, path, columns, keys):
@@ -104,16 +104,16 @@ class Kept:
         return all(row.get(key) == other.get(key) for key in self.keys)
 
     def _read(self, row):
-        """As it is once it has been written."""
+        """The row as the file returns it."""
         return from_csv(to_csv(self.columns, [row]))[0]
 
     def get(self, row):
-        """What has been measured where row has its keys, or None."""
+        """The kept row with row's keys, or None."""
         row = self._read(row)
         return next((kept for kept in self.rows if self._same(kept, row)), None)
 
     def put(self, row):
-        """Instead of an older one, if there is one."""
+        """Adds row, or replaces the row with its keys, and writes the file."""
         row = self._read(row)
         self.rows = [kept for kept in self.rows if not self._same(kept, row)] + [row]
         with open(f"{self.path}.new", "w", encoding="utf-8") as f:

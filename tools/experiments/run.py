@@ -19,7 +19,7 @@ from bench.page import fill  # noqa: E402
 from experiments import report  # noqa: E402
 from screen import Screen  # noqa: E402
 
-# Without a network, and in network namespaces.
+# ALONE: experiments without a network. The others need network namespaces.
 ALONE = ("nmse", "tables", "baselines", "rate_error", "lhc_index", "lhc_peel")
 NAMES = (*ALONE, "lhc_goodput", "lhc_exact", "lhc_train", "rate_train")
 FOLDER = os.path.join(netns.ROOT, "Documentation/experiments")
@@ -29,7 +29,7 @@ SEED = 1
 
 
 def missing():
-    """How to get what is not installed, or None."""
+    """A sentence that names a missing package and how to install it, or None."""
     for package, debian in PACKAGES.items():
         if not importlib.util.find_spec(package):
             return f"{package} is missing: apt-get install {debian}"
@@ -56,7 +56,7 @@ def measured(name):
 
 
 def drawn(text):
-    """The page with what stands between its marks drawn from the CSV files."""
+    """The page with the tables between its marks drawn from the CSV files."""
     def draw(name):
         found = measured(name)
         return f"{report.page(*module(name).shown(found))}\n\n{module(name).summary(found)}"
@@ -96,7 +96,7 @@ def arguments():
 
 
 def run(args, screen):
-    """{name: rows}, each written as it is done."""
+    """Runs the experiments, and writes each one's files as it ends; returns {name: rows}."""
     folder = args.folder = args.output or FOLDER
     netns.open_folder(folder)
     results = {}
@@ -107,7 +107,7 @@ def run(args, screen):
         else:
             found = experiment.rows(args, screen.progress)
             write(os.path.join(folder, f"{name}.csv"), report.to_csv(experiment.COLUMNS, found))
-        # as the CSV has the numbers, so that a chart can be drawn again
+        # the CSV's rounded numbers, so that a chart drawn from the file is equal
         found = report.from_csv(report.to_csv(experiment.COLUMNS, found))
         write(os.path.join(folder, f"{name}.svg"), experiment.svg(found))
         results[name] = found

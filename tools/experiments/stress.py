@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Single precision floats that are hard to sum exactly, as their bits: some ranks' values where the
-others have none, values of all binades, sums in which nearly everything cancels.
+"""Bits of single precision floats that are hard to sum exactly: values on some ranks only, values
+of all binades, sums that nearly cancel.
 """
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ def _drawn(rng, count):
 
 
 def any_bits(rng, count, _rank, _ranks):
-    """Every finite float, subnormals among them, is as likely as every other one."""
+    """All finite floats, subnormals included, nearly equally likely."""
     bits = _drawn(rng, count)
-    # of what is no number, its exponent's lowest bit
+    # an Inf or NaN becomes finite: clear the lowest bit of its exponent
     bits[bits >> 23 & 255 > _LARGEST] ^= np.uint32(1 << 23)
     return bits
 
@@ -26,20 +26,20 @@ def subnormals(rng, count, _rank, _ranks):
 
 
 def gradient(rng, count, _rank, _ranks):
-    """Normals of a scale that is another one every 1000."""
+    """Normal values whose scale changes every 1000 values."""
     scale = np.exp(rng.standard_normal(count // 1000 + 1)).astype(np.float32)
     return (rng.standard_normal(count, dtype=np.float32) *
             scale.repeat(1000)[:count]).view(np.uint32)
 
 
 def halves(rng, count, rank, ranks):
-    """What bf16 has."""
+    """Values that bf16 represents."""
     return gradient(rng, count, rank, ranks) & np.uint32(0xffff0000)
 
 
 def cancelling(rng, count, rank, _ranks):
-    """One rank of two has the other one's values with the other sign, but for the last bit. The
-    next pair's are far smaller."""
+    """Ranks in pairs: the second one has the first one's values negated, except for the lowest bit.
+    Each pair's values are far smaller than those of the pair before."""
     bits = _drawn(rng, count)
     exponent = (bits >> 23 & 31) + np.uint32(150 - 70 * (rank // 2 % 3))
     bits = bits & (_SIGN | _MANTISSA) | exponent << 23
@@ -47,9 +47,9 @@ def cancelling(rng, count, rank, _ranks):
 
 
 def _ties(small, rng, count, rank, ranks):
-    """The first two ranks' means are half-way between two floats; what the others have is far
-    smaller, or zero: small() of random bits."""
-    # 25 bits, of which a float has 24
+    """The first two ranks alone have means half-way between two floats. The values of the others,
+    small() of random bits, are far smaller or zero."""
+    # 25 bits, one more than a float's significand
     mean = rng.integers(1 << 23, 1 << 24, count, np.uint64) * np.uint64(2) + np.uint64(1)
     if rank < 2:
         low = mean * np.uint64(ranks) & np.uint64(255)
@@ -60,19 +60,21 @@ def _ties(small, rng, count, rank, ranks):
 
 
 def ties(*of):
-    """Of any size."""
+    """Ties with small values of any size."""
     return _ties(lambda bits: bits & _MANTISSA | bits % 120 << 23, *of)
 
 
 def close_ties(*of):
-    """2^-31 to 2^-29 beside sums of up to 2^27: as far as two digits of 29 bits reach, further than a
-    double."""
+    """Ties with small values of 2^-31 to 2^-29, and sums of up to 2^27: two digits of 29 bits reach
+    that far, a double does not."""
     return _ties(lambda bits: 127 - 31 + bits % 3 << 23, *of)
 
 
 class Case(NamedTuple):
-    """draw: the bits of so many values of a rank; share: of what is not zero on a rank; alike: so
-    many ranks draw from the same random numbers; zero: the bits of what is not there"""
+    """A kind of bucket. draw: draws the bits of a rank's values; share: fraction of coordinates
+    with a value on a rank; alike: ranks that share random numbers; zero: bits of the other
+    coordinates
+    """
     kind: str
     share: float
     draw: object
@@ -80,18 +82,18 @@ class Case(NamedTuple):
     zero: int = 0
 
     def union(self, ranks):
-        """The share of what is not zero on some rank."""
+        """The fraction of coordinates with a value on at least one rank."""
         return (self.share + 1 - (1 - self.share) ** ranks) / 2
 
     def _places(self, seed, rank, count):
-        """In the first half where all ranks have them, then where each has its own."""
+        """Coordinates with a value: in the first half equal on all ranks, then each rank's own."""
         half = count // 2
         there = [np.random.default_rng([*seed, who]).random(of, dtype=np.float32) < self.share
                  for who, of in ((100, half), (rank, count - half))]
         return np.flatnonzero(np.concatenate(there))
 
     def bits(self, seed, rank, ranks, count):
-        """What a rank brings; seed: a list, the same on all ranks."""
+        """The bits of a rank's bucket. seed: a list, equal on all ranks"""
         out = np.full(count, self.zero, np.uint32)
         at = self._places(seed, rank, count)
         rng = np.random.default_rng([*seed, 200 + rank // self.alike])
@@ -99,7 +101,7 @@ class Case(NamedTuple):
         return out
 
 
-# What is not there is -0 in one case, which no union has.
+# One case has -0 for zeros, which is not in the union either.
 CASES = (Case("any bits", 1, any_bits), Case("any bits", .2, any_bits, zero=1 << 31),
          Case("any bits", .01, any_bits), Case("subnormals", .3, subnormals),
          Case("gradient", 1, gradient), Case("gradient", .1, gradient),

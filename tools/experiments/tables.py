@@ -30,8 +30,8 @@ COLUMNS = [
 
 
 def _milliseconds(call, repeats):
-    """Of processor time: other programs do not count. The least of several, since caches and the
-    clock do."""
+    """The least CPU time of `repeats` calls: CPU time leaves out other programs, the minimum leaves
+    out cold caches and a slow clock."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
