@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Compressors that THC is measured beside, one a module, by their papers' definitions.
+"""Compressors to compare THC with, one per module, as their papers define them.
 
-A method has a name, `paper` (where its definition stands) and
-`compress(x, state)`. x is a gradient or a layer of one, a numpy array of
-float32. state is that worker's memory of that layer, `fresh(seed)` at first:
-a random generator and whatever the method keeps from round to round. The
-answer is a Sent: what the method makes of x, as everybody would decompress
-it, and the bytes it takes on its way. Nothing here knows of a network.
-PowerSGD, which adds up on the way what ranks send, is another kind: powersgd.py.
+A method has `name`, `paper` (the source of its definition) and
+`compress(x, state)`. x is a gradient or one layer of it, a numpy array of
+float32. state is the worker's memory of that layer, at first `fresh(seed)`: a
+random generator, and what the method keeps between rounds. The result is a
+Sent: x as a receiver decompresses it, and the bytes of its message. No module
+uses a network. PowerSGD sums during the exchange and has another interface:
+powersgd.py.
 """
 import numpy as np
 
 
 class Sent:
-    """value: float32, decompressed; bytes: of the message that carries it."""
+    """A compressed x. value: float32, decompressed; bytes: size of the message."""
 
     def __init__(self, value, size):
         self.value, self.bytes = np.asarray(value, dtype=np.float32), size
@@ -25,12 +25,12 @@ def fresh(*seed):
 
 
 def packed(count, bits):
-    """Bytes of count fields of so many bits."""
+    """Bytes of count fields of `bits` bits each."""
     return -(-count * bits // 8)
 
 
 def methods():
-    """name: method, of all there are, as their papers set them up."""
+    """{name: method} of all methods, with the parameters of their papers."""
     from . import dgc, halves, qsgd, signsgd, terngrad, topk
 
     found = [halves.Fp16(), halves.Bf16(), topk.TopK(.1), topk.TopK(.01), dgc.Dgc(.1),

@@ -3,10 +3,9 @@
 
 Lin, Han, Mao, Wang and Dally, "Deep Gradient Compression" (ICLR 2018): momentum correction and
 local gradient clipping (section 3.2), momentum factor masking and warm-up of the sparsity (section
-3.3). The paper finds its threshold in a sample of the coordinates; here it is the exact one.
+3.3). The paper estimates the threshold from a sample of the coordinates; here it is exact.
 
-What a worker sends are updates of weights that have momentum in them: the optimizer that gets
-their mean has none.
+A worker sends weight updates that include momentum, so the optimizer must have no momentum.
 """
 import numpy as np
 
@@ -17,12 +16,13 @@ WARM_UP = (.25, .0625, .015625, .004)   # ratios of the first epochs
 
 
 def ratio_of_epoch(ratio, epoch):
-    """The ratio that is sent in this epoch, which falls to the one wanted."""
+    """The ratio of an epoch: larger during the warm-up, then `ratio`."""
     return max(ratio, WARM_UP[epoch]) if epoch < len(WARM_UP) else ratio
 
 
 class Dgc:
-    """workers: of the job, whose common norm is clip; clip None: none is clipped."""
+    """ratio: fraction of coordinates sent; clip: norm to clip gradients to, of all workers
+    together, None: no clipping; workers: their number."""
     paper = "Lin et al. 2018, 3.2 and 3.3"
 
     def __init__(self, ratio, momentum=.9, clip=None, workers=1):
@@ -30,7 +30,7 @@ class Dgc:
         self.name = f"DGC {100 * ratio:g} %"
 
     def compress(self, x, state):
-        """state["epoch"], if the caller sets it, warms up."""
+        """The caller may set state["epoch"]: the ratio then follows the warm-up."""
         ratio = self.ratio
         if "epoch" in state:
             ratio = ratio_of_epoch(ratio, state["epoch"])
@@ -42,7 +42,7 @@ class Dgc:
         sent = largest(waiting, ratio)
         value = np.zeros_like(waiting)
         value[sent] = waiting[sent]
-        # masked: what was sent neither waits nor goes on moving
+        # momentum factor masking: coordinates that were sent start again from zero
         waiting[sent] = 0
         velocity[sent] = 0
         state["velocity"], state["waiting"] = velocity, waiting

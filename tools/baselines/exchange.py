@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""One round of a method: workers send, a server adds, all get the mean.
+"""One round of a method: workers send, a server averages, all workers get the mean.
 
 A gradient is a list of layers, since most methods work layer by layer. The server
-sends the mean down as floats, or compresses it once more by the same method,
-as parameter servers do so that the way down is as short as the way up.
+sends the mean uncompressed, or compresses it by the method, as parameter servers
+do to save bytes on the way down.
 """
 import numpy as np
 
@@ -17,17 +17,17 @@ def states(layers, workers, seed):
 
 
 def _answer(mean, sent):
-    """The mean as it is, by the fewest bytes: floats, values beside their indices, or all messages as
-    they came."""
+    """The uncompressed mean, in the smallest of three forms: floats, pairs of index and value, or
+    the messages of all workers."""
     pairs = 8 * np.count_nonzero(np.any([s.value != 0 for s in sent], axis=0))
     return Sent(mean, min(4 * mean.size, pairs, sum(s.bytes for s in sent)))
 
 
 def exchange(method, gradients, memories, both_ways=False):
-    """(mean, bytes up of a worker, bytes down to it), the mean a list of layers.
+    """(mean as a list of layers, bytes that a worker sends, bytes that it receives).
 
-    gradients: by worker, then by layer; memories: from states(). A method that is `whole` has one
-    threshold for all layers, which it gets as one.
+    gradients: [worker][layer]; memories: from states(); both_ways: True: the server compresses the
+    mean. A method with `whole` set gets all layers as one array, for one threshold.
     """
     if getattr(method, "whole", False) and len(gradients[0]) > 1:
         mean, *sizes = exchange(method, [[np.concatenate(of)] for of in gradients], memories,

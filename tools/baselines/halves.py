@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Floats of 16 bits, rounded to nearest, ties to even (IEEE 754-2019, section 4.3.1): fp16, and
-bf16, an fp32 without its 16 lowest bits. What every framework offers in place of compression.
+bf16, an fp32 without its 16 lowest bits. Every framework offers both instead of compression.
 
 The error's closed form: a value of binary exponent e has steps of 2^(e - m), m bits of mantissa
 being stored, and an error that is uniform within half a step. So the NMSE is E[4^e] 4^-m / 12.
@@ -32,7 +32,7 @@ class Bf16:
 
 
 def nmse_of_normals(mantissa):
-    """The closed form for normals."""
+    """The closed form of the NMSE for normal values."""
     below = [math.erf(2.0 ** e / math.sqrt(2)) for e in range(-40, 8)]
     energy = sum(4.0 ** (e - 40) * (below[e + 1] - below[e]) for e in range(len(below) - 1))
     return energy * 4.0 ** -mantissa / 12

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""PowerSGD: a matrix of gradients goes as the product of two thin ones, by a step of the power method.
+"""PowerSGD: sends a matrix of gradients as two thin factors, found by a step of the power method.
 
 Vogels, Karimireddy and Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
-Optimization" (NeurIPS 2019, arXiv 1905.13727): Algorithm 1, whose Q is that of the step before (warm
-start), and of Algorithm 2 what a rank keeps of what its matrices lose (error feedback). A gradient
-of several dimensions is a matrix of its first one by all others. Vectors go as they are, and
-matrices that are no larger than their factors.
+Optimization" (NeurIPS 2019, arXiv 1905.13727): Algorithm 1, which starts with the Q of the step
+before (warm start), and error feedback by Algorithm 2. A gradient of several dimensions is a matrix
+of its first dimension by all others. Vectors, and matrices no larger than their factors, are sent
+uncompressed.
 
-What ranks send is added up on its way, so that this method has no compress(): a step is a
-generator, which yields what it wants the mean of.
+The factors are all-reduced, so this method has no compress(): a step is a generator that yields
+arrays and receives their means.
 """
 import numpy as np
 
 
 def orthogonal(p):
-    """p with columns of length one, orthogonal to each other (Gram and Schmidt); zeros stay zeros."""
+    """p with orthonormal columns (Gram-Schmidt); a zero column stays zero."""
     columns = p.astype(np.float64)
     for i in range(columns.shape[1]):
         column = columns[:, i]
@@ -25,9 +25,9 @@ def orthogonal(p):
 
 
 class PowerSgd:
-    """A rank's: the Q and the error of each gradient, and the bytes of floats that it has sent.
+    """A rank's state: Q and error memory of each gradient, and the bytes of floats sent so far.
 
-    seed: of the first Q, the same on all ranks
+    rank: rank of the factors; seed: seed of the first Q, equal on all ranks
     """
     paper = "Vogels et al. 2019, Alg. 1 and 2"
 
@@ -37,17 +37,17 @@ class PowerSgd:
         self._q, self._rng = {}, np.random.default_rng(seed)
 
     def is_compressed(self, shape):
-        """Whether its factors are fewer numbers."""
+        """True if the factors of a gradient of this shape have fewer elements than it."""
         if len(shape) < 2:
             return False
         rows, columns = shape[0], int(np.prod(shape[1:]))
         return self.rank * (rows + columns) < rows * columns
 
     def exchange(self, gradients):
-        """A generator, one step. It yields arrays of float32, and is sent their means over all ranks.
-        It returns {key: mean of the gradients, as all ranks have it}.
+        """One step, as a generator: yields float32 arrays, receives their means over all ranks by
+        send(), returns {key: mean gradient}, equal on all ranks.
 
-        gradients: {key: array of float32}, in one order on all ranks
+        gradients: {key: float32 array}, in one order on all ranks
         """
         whole = {key: x for key, x in gradients.items() if not self.is_compressed(x.shape)}
         owed = {key: self._owed(key, x) for key, x in gradients.items() if key not in whole}
@@ -63,18 +63,18 @@ class PowerSgd:
                 for key, x in gradients.items()}
 
     def _owed(self, key, x):
-        """The gradient as a matrix, with what was lost of earlier ones."""
+        """The gradient as a matrix, plus its error memory."""
         return x.reshape(x.shape[0], -1) + self.errors.get(key, np.float32(0))
 
     def _start(self, key, columns):
-        """Q of the step before; what has no direction, and would have none for ever, is drawn."""
+        """Q of the step before. Zero columns, which would stay zero, are drawn anew."""
         q = self._q.get(key, np.zeros((columns, self.rank), dtype=np.float32))
         lost = ~q.any(axis=0)
         q[:, lost] = self._rng.standard_normal((columns, lost.sum()), dtype=np.float32)
         return q
 
     def _mean(self, parts):
-        """Of all of them, in one all-reduce."""
+        """The means of all parts, by one all-reduce."""
         if not parts:
             return {}
         sent = np.concatenate([x.reshape(-1) for x in parts.values()])

@@ -3,12 +3,12 @@
 
 Alistarh, Grubic, Li, Tomioka and Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
 Quantization and Encoding" (NIPS 2017), section 3.1: with s levels, |v_i| s / ||v||_2 goes up or
-down to a whole number. Lemma 3.1: unbiased, and E||Q(v) - v||^2 <= min(d / s^2, sqrt(d) / s) ||v||^2.
-Buckets ("QSGD Variants"): d is a bucket's. Scaled by the largest magnitude instead of the norm (in
-the same place): scale="max".
+down to a whole number. Lemma 3.1: unbiased, and E||Q(v) - v||^2 <= min(d / s^2, sqrt(d) / s)
+||v||^2. "QSGD Variants": with buckets, d is the size of a bucket; scale="max" scales by the largest
+magnitude instead of the norm.
 
-A coordinate has a sign and a level in `bits` bits, so s = 2^(bits - 1) - 1, and a bucket its norm.
-Elias's code, which is shorter where most levels are zero, is not used.
+A coordinate takes `bits` bits for sign and level, so s = 2^(bits - 1) - 1; a bucket adds its norm.
+Elias coding, shorter where most levels are zero, is not used.
 """
 import numpy as np
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""SignSGD: a sign a coordinate, and what it stands for once.
+"""SignSGD: one sign per coordinate, and one scale per layer.
 
 Bernstein, Wang, Azizzadenesheli and Anandkumar, "signSGD: Compressed Optimisation for Non-Convex
 Problems" (ICML 2018), Algorithms 1 and 3; the scale that makes it a compressor, ||x||_1 / d, as in
 Karimireddy, Rebjock, Stich and Jaggi, "Error Feedback Fixes SignSGD" (ICML 2019), Algorithm 1.
-Where the answer is compressed as well, it is the majority's sign, each vote weighing its worker's
-scale.
+If the answer is compressed, too, it is a majority vote, in which a worker's sign weighs its scale.
 
 Its NMSE is 1 - (E|g|)^2 / E[g^2], on normals 1 - 2 / pi.
 """
@@ -15,7 +14,7 @@ from . import Sent, packed
 
 
 class SignSgd:
-    """memory: what is lost is added next time (EF-SignSGD)."""
+    """memory: True: with error feedback (EF-SignSGD)."""
     paper = "Bernstein et al. 2018; Karimireddy et al. 2019, Alg. 1"
 
     def __init__(self, memory=False):

@@ -3,8 +3,8 @@
 
 Wen, Xu, Yan, Wu, Wang, Chen and Li, "TernGrad: Ternary Gradients to Reduce Communication in
 Distributed Deep Learning" (NIPS 2017), section 3: a coordinate becomes s = max |g| with its
-sign, with probability |g| / s, else 0. Layer by layer, and clipped to 2.5 standard deviations first
-if asked for. Scaler sharing, one s for all workers, is not done.
+sign, with probability |g| / s, else 0. Each layer has its s. Clipping (the paper: at 2.5 standard
+deviations) is optional. Scaler sharing, one s for all workers, is left out.
 
 Its mean square is s E|g|, so the NMSE is s E|g| / E[g^2] - 1.
 """

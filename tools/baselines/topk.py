@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""TopK: the coordinates of largest magnitude, with their indices; the rest waits.
+"""TopK: sends the coordinates of largest magnitude with their indices, and keeps the rest.
 
 Aji and Heafield, "Sparse Communication for Distributed Gradient Descent" (EMNLP 2017), section 3,
 Gradient Dropping; the memory as in Stich, Cordonnier and Jaggi, "Sparsified SGD with Memory"
@@ -13,7 +13,7 @@ PAIR_BYTES = 4 + 4      # an index and a value
 
 
 def largest(x, ratio):
-    """Indices, ascending, of the ceil(ratio of all) largest; of equal ones the first come first."""
+    """Ascending indices of the ceil(ratio * size) largest magnitudes; ties go to lower indices."""
     count = max(1, int(np.ceil(ratio * x.size)))
     magnitude = np.abs(x)
     if count >= x.size:
@@ -25,7 +25,7 @@ def largest(x, ratio):
 
 
 class TopK:
-    """ratio: of the coordinates that are sent; memory: what is not sent is added next time."""
+    """ratio: fraction of coordinates sent; memory: True: with error feedback."""
     whole = True        # one threshold for all layers
     paper = "Aji and Heafield 2017, section 3; Stich et al. 2018, Alg. 1"
 
