@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the tests of tests/adversary share: a job at work, who attacks it, and what a case
-says of an attack. The table of Documentation/security.md says the same of each, which
-unit/test_security_table.py checks.
+"""Shared by the tests of tests/adversary: a running job, attackers, and the decorators of cases.
+Each decorator states a line of the table in Documentation/security.md; unit/test_security_table.py
+compares them.
 
     @prevented("another host of the network", "answers from its own address")
     def ...(): fails if the attack works
@@ -24,13 +24,13 @@ from recorder import Recorder, Seals
 from tap import netns
 
 NOBODY = 65534
-PACKETS = int(os.environ.get("THC_FORGED", "20000"))    # at least; 1000000 in long runs
+PACKETS = int(os.environ.get("THC_FORGED", "20000"))    # fewest forged; 1000000 in long runs
 PASSES = 4
-ROUNDS = 4              # of a pass
+ROUNDS = 4              # rounds per pass
 COUNT = 200000
-CHUNKS = -(-COUNT // 1024)      # of a round, with sums of 8 bits
+CHUNKS = -(-COUNT // 1024)      # chunks per round, with sums of 8 bits
 SLOTS = 512
-PATIENCE = 20           # seconds: ends what hangs
+PATIENCE = 20           # seconds until a wait fails
 BROKE = 2               # exit status of a process whose attack raised an exception
 NOT_ANY_MORE = "this attack does not work any more: Documentation/security.md says that it does"
 
@@ -52,12 +52,12 @@ def possible(_attacker, _attack, until):
 
 
 def main(*but):
-    """All cases, with a sanitizer without `but`: see tap.once()."""
+    """Runs all cases; with a sanitizer, without the cases in `but`, see tap.once()."""
     tap.main(tap.once(_cases, *but))
 
 
 def until(is_true):
-    """Whether is_true() becomes true within some seconds."""
+    """True if is_true() becomes true within PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     while not is_true():
         if time.monotonic() > end:
@@ -70,7 +70,7 @@ def until(is_true):
 
 
 def fork_in(ns, call, user=NOBODY):
-    """call() as `user`, by default one without privileges, in namespace ns, beside us."""
+    """Forks a child that runs call() in namespace ns as `user`, by default an unprivileged one."""
     child = os.fork()
     if not child:
         status = BROKE
@@ -81,7 +81,7 @@ def fork_in(ns, call, user=NOBODY):
                 os.setresgid(user, user, user)
                 os.setresuid(user, user, user)
             status = 0 if call() else 1
-        except BaseException:   # of the child's own
+        except BaseException:   # the child must not return into the test
             traceback.print_exc()
         finally:
             os._exit(status)
@@ -89,14 +89,14 @@ def fork_in(ns, call, user=NOBODY):
 
 
 def ended_well(child):
-    """Has call() returned something true? An attack that breaks has shown nothing."""
+    """True if the child's call() returned a true value; an exception in it fails the test."""
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert status in (0, 1), "the attacker's process failed; its traceback is above"
     return status == 0
 
 
 def does(ns, call, user=NOBODY):
-    """Has call(), as fork_in() says, returned something true?"""
+    """True if call(), run by fork_in(), returned a true value."""
     return ended_well(fork_in(ns, call, user))
 
 
@@ -108,9 +108,8 @@ def udp(port=0):
 
 
 def join(s, address, key, rank, nonce=0xbad):
-    """A JOIN as that rank of job 1 to the aggregator, from a socket of the host that has that
-    address, sealed by that key of joining, and again if it is challenged; its own WELCOME, or
-    None."""
+    """Joins job 1 as rank: sends a JOIN from s, sealed by key, and answers a CHALLENGE. Returns the
+    WELCOME with the nonce, or None. address: that of the host of s"""
     def say(challenge):
         packet = wire.build(wire.join_payload(nonce, challenge=challenge), op=wire.JOIN, job=1,
                             rank=rank)
@@ -130,7 +129,7 @@ def join(s, address, key, rank, nonce=0xbad):
 
 
 def without(key):
-    """What makes a seal of that name and no secret."""
+    """A Key with key's name and without its secret."""
     return wire.Key(wire.SEAL_SUM, key.id)
 
 
@@ -150,8 +149,8 @@ class Spoofer:
 
 
 def hear_group(group, port, address, enough, seconds=PATIENCE):
-    """Packets that come to the group at the host with `address`, until enough(packet) is
-    true of one; False after some seconds without."""
+    """Receives the group's packets at the host with `address`. True once enough(packet) is true;
+    False if no packet comes for `seconds`."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         s.bind((group, port))
@@ -170,7 +169,7 @@ def hear_group(group, port, address, enough, seconds=PATIENCE):
 
 
 class Bed:
-    """Two ranks at work, a third host, and what attackers know of them."""
+    """Two ranks of a running job, a third host, and what attackers know of the job."""
 
     def __init__(self, software=False, **job):
         self.net = netns.Topology(3)
@@ -185,7 +184,7 @@ class Bed:
             self.start()
             self.honest = self.passes()
         except BaseException:
-            # who does not get in does not get out either: threads would keep the program
+            # __exit__() is not called after an exception here, and threads would keep the program
             self.__exit__()
             raise
         return self
@@ -197,7 +196,7 @@ class Bed:
         self.net.close()
 
     def start(self):
-        """New processes and a new session: rounding is the same as in the last one."""
+        """Starts new processes and a new session, so that rounding repeats."""
         for rank in range(2):
             if self.ranks.processes[rank].poll() is None and hasattr(self, "honest"):
                 self.ranks.kill(rank)
@@ -206,8 +205,8 @@ class Bed:
         self.look()
 
     def look(self):
-        """What an attacker is told: job, session, ports; and the keys of requests and answers,
-        of which some know the names alone."""
+        """Sets what attackers know: job, session, ports, and the keys of requests and answers (some
+        attackers know only the keys' names)."""
         self.job = self.aggregator.ask("jobs")["jobs"][0]
         self.members = [(m["address"], m["port"]) for m in self.job["members"]]
         self.fields = {"job": 1, "epoch": self.job["epoch"]}
@@ -215,7 +214,7 @@ class Bed:
 
     def _knows_keys(self):
         for seen in reversed(self.welcomes.packets()):
-            # what an attacker sends may call itself one, too
+            # an attacker may send a WELCOME, too
             if seen.up:
                 continue
             w = wire.Packet(seen.data)
@@ -226,7 +225,7 @@ class Bed:
         return False
 
     def passes(self):
-        """Digests of the sums of some all-reduces, one after the other."""
+        """The digests of PASSES all-reduces, one after the other."""
         digests = []
         for seed in range(PASSES):
             answers = self.ranks.reduce(counts=[COUNT], rounds=ROUNDS, seed=seed)
@@ -235,7 +234,7 @@ class Bed:
         return digests
 
     def recorded(self, **reduce):
-        """[Seen] of a new session with one all-reduce, copies left out."""
+        """[Seen] of a new session with one all-reduce, without duplicates."""
         with Recorder(self.net) as recorder:
             self.start()
             self.ranks.reduce(**{"counts": [COUNT], **reduce})
@@ -245,7 +244,7 @@ class Bed:
         return seen
 
     def sums_are_heard_at(self, worker):
-        """Whether a user of that host finds them in what comes to the group."""
+        """True if a user of that worker's host receives sums from the group."""
         def listen():
             return hear_group(self.job["group"], self.job["group_port"],
                               self.net.address(worker),
@@ -257,23 +256,23 @@ class Bed:
         return ended_well(child)
 
     def session(self):
-        """Goes up whenever one ends."""
+        """The number of the session, which grows at each new session."""
         return self.aggregator.ask("jobs")["jobs"][0]["epoch"]
 
     def counted(self, *names):
-        """What each rank has counted under these names together."""
+        """For each rank, the sum of its counters with these names."""
         return [sum(s[name] for name in names) for s in good(self.ranks.all(do="stats"))]
 
     def dropped(self, reason):
         return self.aggregator.stats()["drops"][reason]
 
     def place(self, chunk):
-        """Of a data chunk of the passes."""
+        """Header fields of a data chunk of passes()."""
         return {**self.fields, "slot": chunk % SLOTS, "generation": chunk // SLOTS,
                 "chunk": chunk, "round": chunk // CHUNKS}
 
     def answers(self, down=None):
-        """Packets that would end the session, or answer each chunk there will be."""
+        """Forged packets: one that would end the session, and answers to each chunk of passes()."""
         down = down or self.down
         newer = {**self.fields, "epoch": self.fields["epoch"] + 1}
         yield without(self.keys.membership(wire.LOST)).put(
@@ -287,16 +286,16 @@ class Bed:
                                       **{**place, "bitmap": 1, "count": 1}))
 
     def contributions(self, rank=0, chunks=PASSES * ROUNDS * CHUNKS, up=None):
-        """Such as the rank sends, with other lanes."""
+        """Forged requests of the rank, with other lanes than its own."""
         up = up or self.up
         for chunk in range(chunks):
             yield up.put(wire.build(b"\xff" * 512, op=wire.LUT_ADD, width=4, rank=rank,
                                     **self.place(chunk)))
 
     def withstands(self, ns, port=0):
-        """The ranks work as before while a user of ns sends forged packets, PACKETS at
-        least, and they are refused though he has the keys. What the aggregator's own host sends
-        to itself does not pass XDP."""
+        """Asserts that forged packets from a user of ns, at least PACKETS, are refused although
+        their keys are right, and do not change the ranks' results. Packets that the aggregator's
+        host sends to itself do not pass XDP."""
         self.start()
         aggregator = netns.AGGREGATOR4
         packets = [(p, to) for p in self.answers() for to in self.members]
@@ -314,7 +313,8 @@ class Bed:
             "no forged packet reached the aggregator"
 
     def withstands_spoofed_answers(self, ns):
-        """From the aggregator's address and port, by root of ns, who has not the key."""
+        """Like withstands(): root of ns, without the key, sends answers from the aggregator's
+        address and port."""
         self.start()
         packets = [(p, to) for p in self.answers(without(self.down)) for to in self.members]
 
@@ -327,7 +327,8 @@ class Bed:
         assert min(wrong) > 0, f"no forged packet reached a worker: {wrong}"
 
     def withstands_spoofed_contributions(self, ns, reason="tag"):
-        """From a worker's address and port, by root of ns, who has not the key."""
+        """Like withstands(): root of ns, without the key, sends requests from a worker's address
+        and port."""
         self.start()
         to = netns.AGGREGATOR4, wire.PORT
         packets = [(p, self.members[rank]) for rank in range(2)
@@ -344,9 +345,9 @@ class Bed:
         assert after[reason] > before[reason], "no forged packet reached the aggregator"
 
     def beside(self, ns, packets, attack, user=NOBODY, names=("foreign",)):
-        """The ranks work as before while a user of ns sends packets, [(packet, argument)], by
-        the function that attack() returns. What each rank has counted under these names."""
-        # an attacker is not in the ranks' order; the same in every run
+        """Asserts equal results while a user of ns sends packets, [(packet, argument)], by the
+        function that attack() returns. Returns counted(*names)."""
+        # not in the ranks' order, but in one order in every run
         packets = packets[::7] + [p for i, p in enumerate(packets) if i % 7]
         over, done = os.pipe()
 
@@ -366,6 +367,6 @@ class Bed:
         os.close(done)
         assert ended_well(child), "the forged packets were not sent"
         assert digests == self.honest, "sums differ beside forged packets"
-        # what has not been looked at waits in a socket's buffer
+        # one more all-reduce empties the sockets' buffers, so that all packets are counted
         good(self.ranks.all(do="reduce", counts=[COUNT]))
         return self.counted(*names)

@@ -6,12 +6,12 @@ import itertools
 import operator
 import random
 
-TRIES = 20              # candidates for a row, of which the best is taken
+TRIES = 20              # candidates per row; the best one is taken
 
 
 class _Array:
-    """meetings: what picks, of a row, values that meet, those of one factor or, by None, all;
-    missing: which have not met yet."""
+    """meetings: {factor: getters of the groups of values with this factor}, None: of all groups;
+    missing: the groups that no row has yet."""
 
     def __init__(self, factors, valid, triples, rng):
         self.factors, self.valid, self.rng = factors, valid, rng
@@ -24,13 +24,14 @@ class _Array:
             if valid(dict(meeting))}
 
     def _met(self, row, name=None):
-        """What of missing meets in a row, or part of one, with the value of name."""
+        """The missing groups that a row, or a part of one, has; name: only those with this
+        factor."""
         values = {n: (n, row[n]) if n in row else None for n in self.factors}
         return self.missing.intersection(meeting(values) for meeting in self.meetings[name])
 
     def _complete(self, start):
-        """A row that has what start has, and of each other factor the value that covers most; None:
-        a factor has none that is valid."""
+        """Completes the row that begins with start by the values that cover most. None: a factor
+        has no valid value."""
         row, names = dict(start), list(self.factors)
         for name in self.rng.sample(names, len(names)):
             if name in row:
@@ -52,9 +53,9 @@ class _Array:
 
 
 def pairwise(factors, valid, triples=(), seed=1):
-    """Rows {factor: value} of the lists of values in factors, in which every two values that are
-    valid together meet, and every three of the factors in each of triples. valid(part of a row):
-    can a row have these together? Deterministic.
+    """Rows {factor: value} that together have every valid pair of values, and every valid triple of
+    the factors in triples. factors: {factor: values}; valid(part of a row): True if a row may have
+    these values. Equal seeds give equal rows.
     """
     array, rows = _Array(factors, valid, triples, random.Random(seed)), []
     while array.missing:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """A decoder of the protocol, written from Documentation/protocol.md alone: headers, payloads, keys
-and seals, what an aggregator adds up, what workers agree on, with plain integers and hashlib's
-BLAKE2s. What is wrong with a packet is a Malformed, in a sentence. What the page calls reserved is
-here, too, for jobs that have it. Not here: sockets, timers, and what thcd remembers of a rank.
+and seals, an aggregator's sums, the workers' agreement, by plain integers and hashlib's BLAKE2s. A
+wrong packet raises Malformed with a sentence. Features that the page reserves are here, too, for
+jobs that have them. Not here: sockets, timers, and what thcd remembers of a rank.
 """
 import hashlib
 import struct
@@ -16,7 +16,7 @@ F_ANSWER, F_REPEAT, F_CE, F_CLOSED, F_EPOCH, F_LEFT, F_NOSUM, F_KNOWN = (1 << i 
 F_DIFFERS = F_CLOSED    # of WAIT
 ANSWER_FLAGS = F_ANSWER | F_REPEAT | F_CE | F_CLOSED
 BARE_FLAGS = {WAIT: F_CE | F_DIFFERS | F_LEFT, STALE: F_EPOCH | F_KNOWN}
-# of a generation: ops of one kind meet in it
+# the kind of a generation, in which ops of one kind meet
 KIND = {LUT_ADD: ADD, ADD: ADD, WIDEN: ADD, OR: OR, MAX: MAX, CLAIM: CLAIM, CLAIM_HIGH: CLAIM_HIGH}
 
 SEAL_NONE, SEAL_SUM, SEAL_NH, SEAL_NH2, SEAL_RANKS = range(5)
@@ -26,7 +26,7 @@ UP, DOWN, DIGEST, JOINING, WELCOMING, LOST, SEED, ID = (
     b"thc2 seed", b"thc2 id")
 KEY_BYTES = {UP: 1040, DOWN: 1040, DIGEST: 1040, JOINING: 16, WELCOMING: 16, LOST: 16, SEED: 8,
              ID: 4}
-NH2_BYTES = 8           # that the second NH needs behind the first one's key
+NH2_BYTES = 8           # key bytes of the second NH, behind the first one's key
 MEMBERSHIP_LABEL = {JOIN: JOINING, LEAVE: JOINING, CHALLENGE: WELCOMING, WELCOME: WELCOMING,
                  STALE: LOST}
 NO_SALT = bytes(16)
@@ -81,7 +81,7 @@ _WEYL = 0x9E3779B97F4A7C15
 
 
 class Malformed(Exception):
-    """Why a packet is none of version 2, or none of its job."""
+    """A packet that is not of version 2, or not of its job; the message says why."""
 
 
 def require(condition, sentence):
@@ -114,7 +114,7 @@ def siphash(key, data):
     words = struct.unpack(f"<{len(data) // 8}Q", data[:len(data) // 8 * 8])
     steps = [(word, 0, 2) for word in (*words, int.from_bytes(last, "little") |
                                        len(data) % 256 << 56)]
-    # without functions and lists, which would take half of a test's time in a test machine
+    # inline, because calls and lists would take half of a test's time on an emulated machine
     for word, end, rounds in (*steps, (0, 0xFF, 4)):
         v3 ^= word
         v2 ^= end
@@ -163,7 +163,7 @@ def packet_sum(packet):
 # --- keys and seals -----------------------------------------------------------
 
 def derive(secret, label, job, salt=NO_SALT, node=0, seal=SEAL_NH):
-    """What comes from @secret, K, for the purpose that @label names."""
+    """The key for the purpose @label, derived from the job's key @secret."""
     has_nh = label in (UP, DOWN, DIGEST)
     size, out = KEY_BYTES[label] + (NH2_BYTES if has_nh and seal == SEAL_NH2 else 0), b""
     for i in range((size + 31) // 32):
@@ -173,12 +173,13 @@ def derive(secret, label, job, salt=NO_SALT, node=0, seal=SEAL_NH):
 
 
 def key_id(secret, job, salt):
-    """@secret: None in a job with the seals none and sum; @salt: NO_SALT for membership packets."""
+    """The name of a key. @secret: None with the seals none and sum; @salt: NO_SALT for membership
+    packets."""
     return int.from_bytes(derive(secret, ID, job, salt) if secret else salt[:4], "big")
 
 
 def is_salt(secret, job, salt, before=None):
-    """May an epoch have @salt? @before: that of the epoch before."""
+    """True if an epoch may have @salt. @before: the salt of the epoch before"""
     others = {key_id(secret, job, NO_SALT)} | ({key_id(secret, job, before)} if before else set())
     return key_id(secret, job, salt) not in {0} | others
 
@@ -189,7 +190,7 @@ def address_bytes(address):
 
 
 def worker_end(address, port, shard=0):
-    """The 24 bytes that a membership packet's tag is of: a worker's end, or the group."""
+    """The 24 bytes of an end (a worker's, or the group) that a membership packet's tag covers."""
     return address_bytes(address) + struct.pack(">HHI", port, shard, 0)
 
 
@@ -209,21 +210,21 @@ def data_tag(packet, seal, key=None):
 
 
 def member_tag(packet, key, end, request_tag=None):
-    """The tag of a membership packet under a key of 16 bytes; @request_tag: of what STALE
-    answers."""
+    """The tag of a membership packet under a key of 16 bytes. @request_tag: the tag of the request
+    that STALE answers"""
     rest = packet[HEADER.size:] if request_tag is None else struct.pack(">Q", request_tag)
     return siphash(key, packet[:8] + packet[16:HEADER.size] + end + rest)
 
 
 def is_membership(packet):
-    """Is the packet sealed by a control key, if its job has keys?"""
+    """True if a membership key, not a data key, seals the packet."""
     op, flags = packet[1], packet[3]
     return op in (JOIN, LEAVE, CHALLENGE, WELCOME) or (op == STALE and bool(flags & F_EPOCH))
 
 
 class Keys:
-    """What seals the packets of a job at one aggregator, in one epoch. @node, @digest_salt: the
-    record NODE's.
+    """The keys of a job's packets at one aggregator, in one epoch. @node, @digest_salt: from the
+    record NODE.
     """
 
     def __init__(self, job, seal, salt, secret=None, node=0, digest_salt=NO_SALT):
@@ -234,7 +235,7 @@ class Keys:
         self._derived = {}
 
     def key(self, label):
-        """None in a job without a key."""
+        """The key for @label, or None in a job without a key."""
         if label not in self._derived and self.secret:
             of = self._of.get(label, ())
             self._derived[label] = derive(self.secret, label, self.job, *of)
@@ -261,20 +262,20 @@ class Keys:
         return packet == self.sealed(packet, end, request_tag)
 
     def is_last_resort(self, packet):
-        """Is it a refusal that a worker with a key believes if nothing under its key comes?"""
+        """True for a refusal that a worker with a key believes if no packet under its key comes."""
         refused = packet[1] == WELCOME and Packet(packet).welcome_flags & REFUSED
         return bool(self.secret and refused and packet[4:8] == bytes(4) and
                     struct.unpack_from(">Q", packet, 8)[0] == packet_sum(packet))
 
 
 def build(payload=b"", **fields):
-    """A packet without a seal; fields that are not named are zero, the version is ours."""
+    """A packet without a seal, of version VERSION; fields that are not given are zero."""
     fields = {"version": VERSION, **fields}
     return HEADER.pack(*(fields.get(name, 0) for name in HEADER_FIELDS)) + payload
 
 
 def ends_epoch(stale, request, keys, end):
-    """Does STALE with EPOCH count for a worker with @request in flight?"""
+    """True if @stale, with EPOCH, ends the epoch of a worker with @request in flight."""
     s, r = (dict(zip(HEADER_FIELDS, HEADER.unpack_from(packet))) for packet in (stale, request))
     return (s["op"] == STALE and bool(s["flags"] & F_EPOCH) and
             all(s[name] == r[name] for name in ("job", "slot", "generation", "chunk")) and
@@ -318,7 +319,7 @@ Place = namedtuple("Place", "shard chunk slot generation")
 
 
 def place(q, shards, data_slots, control_slots, data):
-    """Where chunk @q of a stream lives: shard, and there what the header says."""
+    """The Place of chunk @q of a stream: the shard, and the header's fields there."""
     shard, chunk = q % shards, q // shards
     slots, first = (data_slots, 0) if data else (control_slots, data_slots)
     return Place(shard, chunk % 2**32, first + chunk % slots, chunk // slots % 2**32)
@@ -334,7 +335,7 @@ Row = namedtuple("Row", "width sum_width granularity clamp levels")
 
 @dataclass
 class Job:
-    """What an aggregator, or a worker, knows of the job when it looks at a packet."""
+    """The properties of a job that decide whether a packet is valid."""
     n: int
     rows: dict = field(default_factory=dict)        # width of LUT_ADD: Row
     features: int = 0
@@ -397,7 +398,7 @@ class Packet:
         self._at(job)
 
     def _at(self, job):
-        """The chunk is that which lives in the packet's slot and generation."""
+        """Checks that the chunk belongs into the packet's slot and generation."""
         slots, first = job.data_slots, 0
         if not is_data(self.op):
             slots, first = job.control_slots, slots
@@ -557,7 +558,7 @@ class Packet:
 
 
 def offers(seals, features=0):
-    """JOIN's field: what a worker can do."""
+    """JOIN's field `offers`: the seals and features that a worker has."""
     return sum(1 << seal for seal in seals) | features << 16
 
 
@@ -571,14 +572,15 @@ def build_join(keys, rank, end, nonce, **more):
 
 
 def believed_epoch(own, said):
-    """thcd's epoch, or that of a JOIN with a right challenge, where it is believed."""
+    """The epoch that thcd continues from: its own, or that of a JOIN with a right challenge, if it
+    is newer by less than EPOCHS_AHEAD."""
     return said if own < said < own + EPOCHS_AHEAD else own
 
 
 # --- a generation -------------------------------------------------------------
 
 def claimed(payload, op, worker):
-    """What an aggregator takes of the lanes of @worker's CLAIM or CLAIM_HIGH."""
+    """The lanes that an aggregator takes from @worker's CLAIM or CLAIM_HIGH."""
     first = 4 * CLAIM_LANES * (worker % CLAIM_WORKERS)
     if (worker >= CLAIM_WORKERS) != (op == CLAIM_HIGH):
         return bytes(len(payload))
@@ -587,7 +589,7 @@ def claimed(payload, op, worker):
 
 
 class Generation:
-    """What an aggregator adds up: contributions that meet, and the answer to them."""
+    """A generation of a slot: contributions that an aggregator adds up, and their answer."""
 
     def __init__(self, job):
         self.job = job
@@ -595,7 +597,8 @@ class Generation:
         self.count = self.bitmap = 0
 
     def add(self, p):
-        """Adds the request @p, or says why that differs; a rank's second one changes nothing."""
+        """Adds the request @p; Malformed if @p does not match the others. A rank's second request
+        changes nothing."""
         width = self.job.rows[p.width].sum_width if p.op == LUT_ADD else p.width
         if self.kind is None:
             self.kind, self.width, self.first = KIND[p.op], width, p
@@ -639,8 +642,8 @@ class Generation:
 
 # --- agreement ----------------------------------------------------------------
 
-DIFFERENT = range(5)        # fields that all workers have alike
-SKETCH_SHIFT = 28           # of the last one, so have its bits from here on
+DIFFERENT = range(5)        # fields that must be equal on all workers
+SKETCH_SHIFT = 28           # so must the last field's bits from this one on
 OF_DIGEST, OF_MISSED, OF_STATUS = 5, 6, 7
 
 
@@ -653,7 +656,7 @@ def claim(coordinates, dtype, scheme, constants, key, **more):
 
 
 def call_of(precision=0, grain=1, levels=0, row=0):
-    """Lane 4: what a call by none or lhc chose; levels: of the index that follows."""
+    """Lane 4 of a claim: the choices of a call by none or lhc. levels: of the index that follows"""
     require(grain and not grain & (grain - 1) and grain <= 256, f"a grain of {grain}")
     return precision | levels << 6 | (grain.bit_length() - 1) << 8 | row << 12
 
@@ -683,7 +686,7 @@ def claims_of(op, lanes):
 
 
 def disagreement(claims):
-    """Fields that keep a round from going on, of all claims of 64 workers at most."""
+    """The fields that stop a round because claims differ, for at most 64 workers."""
     digests = {fields[OF_DIGEST] for fields in claims if not fields[OF_MISSED]}
     return ({i for i in DIFFERENT if len({fields[i] for fields in claims}) > 1} |
             ({OF_STATUS} if len({fields[OF_STATUS] >> SKETCH_SHIFT for fields in claims}) > 1
@@ -693,7 +696,7 @@ def disagreement(claims):
 
 
 def disagreement_of_many(lanes):
-    """Fields that keep a round from going on, of the lanes of MAX."""
+    """The fields that stop a round because claims differ, from the lanes of MAX."""
     both = [(a + b) % 2**32 == 2**32 - 1
             for a, b in zip(lanes[:CLAIM_LANES], lanes[CLAIM_LANES:2 * CLAIM_LANES])]
     somebody_has_all = lanes[CLAIM_LANES + OF_MISSED] == 2**32 - 1
@@ -703,8 +706,8 @@ def disagreement_of_many(lanes):
 
 
 def answer_digest(p, key=None, tree=False):
-    """What the answer @p adds to its round's digest. @key: of `thc2 down`, in a job with nodes of
-    `thc2 digest`; None: there is none.
+    """The part of a round's digest that the answer @p adds. @key: the key `thc2 down`, in a job
+    with nodes `thc2 digest`; None: the job has no key.
     """
     if key is None:
         a, b = _fletcher(p.payload)
@@ -716,8 +719,8 @@ def answer_digest(p, key=None, tree=False):
 
 
 def round_digest(answers, key=None, tree=False):
-    """Of a round's answers in both streams, in any order. The MAX that more than 64 workers agree
-    by is the caller's to leave out.
+    """The digest of a round's answers in both streams, in any order. The caller must leave out the
+    MAX by which more than 64 workers agree.
     """
     return sum(answer_digest(p, key, tree) for p in answers
                if p.op not in (CLAIM, CLAIM_HIGH)) % 2**32
@@ -729,7 +732,7 @@ Record = namedtuple("Record", "kind flags data raw")
 
 
 def record(kind, data, flags=None):
-    """A record as sent; @flags: None: those that its type has."""
+    """A record as sent; @flags: None: the flags of its type."""
     flags = RECORD_FLAGS.get(kind, 0) if flags is None else flags
     raw = _RECORD.pack(kind, flags, len(data)) + data
     return raw + bytes(-len(raw) % 8)
@@ -878,7 +881,7 @@ class Welcome:
         return rows
 
     def _is_whole(self):
-        """What all parts say together; that to the group is no whole WELCOME."""
+        """Checks what the parts of a whole WELCOME must have; the one to the group is not whole."""
         require(self.constants == constants_of(self.records, self.seed, self.features),
                 "constants are not those of the records")
         require(self.schemes, "a job without a scheme")
@@ -897,18 +900,18 @@ class Welcome:
                    self.ranks, numbers={self.rank: number}, tree=bool(self.node))
 
     def is_heard(self, group):
-        """Does @group, which has come to the group's address, say that multicast arrives?"""
+        """True if @group, received at the group's address, shows that multicast arrives."""
         return not any(group.nonce) and group.salt == self.salt
 
 
 def together(p):
-    """What parts of one WELCOME have in common."""
+    """The fields that are equal in all parts of one WELCOME."""
     return p.epoch, p.payload[:PART_AT] + p.payload[PART_AT + 1:FIXED.size]
 
 
 class Parts:
-    """Parts of WELCOME, as they come to a worker whose nonce they have: in their order, anew from
-    each part 0, but for one that says once more what is whole.
+    """Collects the parts of the WELCOME with a worker's nonce. Parts come in order. A part 0 starts
+    anew, unless it repeats the WELCOME that is whole.
     """
 
     def __init__(self, nonce):
@@ -933,7 +936,7 @@ class Parts:
 
 
 def one_job(welcomes):
-    """Refuses WELCOMEs, one of each shard, that are not of one job."""
+    """Malformed if WELCOMEs, one per shard, are not of one job."""
     first = welcomes[0]
     require(sorted(w.shard for w in welcomes) == list(range(first.shards)), "a shard is missing")
     for w in welcomes:

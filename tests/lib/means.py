@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What thc and uthc make of values, in numpy's floats: the mean that ranks have of an answer, bit
-for bit, and whether a rank's indices and scales are those of its gradient. The order of operations
-of a mean is libthc's (codec.c: single precision, strides ascending), the code is not.
+"""Schemes thc and uthc in numpy's floats: computes the mean that ranks must get from an answer, bit
+for bit, and checks a rank's indices and scales against its gradient. The order of operations of a
+mean is that of libthc (codec.c: single precision, strides ascending); no code is shared.
 """
 import numpy as np
 
@@ -10,13 +10,13 @@ import values
 
 WEYL, UNROTATED, UTHC = 0x9E3779B97F4A7C15, 1, 2
 SCALE_MIN, NORM_MAX, RANGE_MAX = 2.0**-80, 2.0**112, 2.0**122
-# what single precision may move: a coordinate, in grid steps, and a scale, of the block's norm
+# tolerances for single precision: of a coordinate in grid steps, of a scale relative to the norm
 STEPS_OFF, SCALE_OFF = 2.0**-8, 1e-6
 Z_BOUND = 5.0           # standard deviations; seeds are fixed, so a failure is a fault
 
 
 def _transform(x):
-    """H x of blocks in rows, not scaled."""
+    """The unscaled Hadamard transform of each row."""
     shape, stride = x.shape, 1
     while stride < shape[1]:
         pairs = x.reshape(-1, 2, stride)
@@ -26,9 +26,9 @@ def _transform(x):
 
 
 class Round:
-    """One bucket of the job's scheme in one round. welcome: a worker's; number: the round's; lanes:
-    of the MAX answers, in the order of blocks; row: the job's own, or which one of several; which: numbers of the blocks that are looked at, all
-    of which come one behind the other."""
+    """One bucket of the job's scheme in one round. welcome: a worker's Welcome; number: the
+    round's; lanes: those of the MAX answers, in the order of blocks; row: the row used, None: the
+    job's first; which: numbers of the blocks to check, None: all; sums have these blocks alone."""
 
     def __init__(self, welcome, number, count, lanes, row=None, which=None):
         self.row = row or next(iter(welcome.rows.values()))
@@ -52,7 +52,7 @@ class Round:
         return np.float32(1) - 2 * negated.astype(np.float32)
 
     def _spans(self, lanes):
-        """Scales; the coordinate of grid position half; grid step, of each block."""
+        """For each block (scale, coordinate at the grid position `half`, grid step), as arrays."""
         row = self.row
         if self.uthc:
             scales = np.where(lanes >> 31, lanes ^ 2**31, ~lanes).astype(np.uint32).view(np.float32)
@@ -74,7 +74,7 @@ class Round:
             -1, self.size)[self.which]
 
     def _forward(self, x):
-        """Blocks as they are quantised, in rows."""
+        """The blocks of x before quantisation, rotated if the scheme rotates, one per row."""
         blocks = self._in_blocks(x)
         return _transform(blocks * self.signs) if self.rotated else blocks
 
@@ -83,8 +83,8 @@ class Round:
         return x.ravel()[:self.count]
 
     def mean(self, sums, counts, dtype):
-        """The buffer that ranks have. sums: lanes of all chunks, in the order of coordinates;
-        counts: contributors of each chunk, or of all."""
+        """The buffer that ranks must get. sums: lanes of all chunks, in the order of coordinates;
+        counts: contributors by chunk, or one number for all chunks."""
         y = np.array(sums, np.uint32).astype(np.float32).reshape(-1, self.size)
         n = (np.full(y.shape, counts) if np.isscalar(counts) else
              np.repeat(np.array(counts), 8192 // self.row.sum_width).reshape(y.shape))
@@ -94,7 +94,7 @@ class Round:
             self._back(x + (self.offset / np.float32(self.shrink))[:, None]), dtype)
 
     def check_scales(self, brought):
-        """They are the largest of what ranks brought: float64."""
+        """Asserts that scales are the maxima over the ranks' inputs, brought, in float64."""
         norms = np.max([np.sqrt((self._in_blocks(x)**2).sum(1)) for x in brought], axis=0)
         want, off = norms, SCALE_OFF * norms
         if self.uthc:
@@ -109,8 +109,8 @@ class Round:
         assert not wrong.any(), f"scales are {self.scales[wrong]}, not {want[wrong]}"
 
     def missed(self, x, indices):
-        """What a rank's indices miss of x, float64: each is one of x's two neighbours, and they
-        miss as much above as below, in proportion."""
+        """The error of a rank's indices for its input x, in float64. Asserts that each index is one
+        of the two neighbours of x, and that rounding is unbiased."""
         y, z = self._forward(x), np.array(indices).reshape(-1, self.size)
         levels = np.array(self.row.levels, float)
         at = (y - self.offset[:, None]) / self.step[:, None] + self.half

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""One rank of an integration test: a libthc client that does what test_*.py
-writes on its stdin, one JSON object a line, and answers each with one. Errors
-are answers too: {"error": sentence, "errno": name, "seconds": how long}.
+"""One rank of an integration test: a libthc client that executes the requests of
+test_*.py. Each line on stdin is a request as a JSON object, each line on stdout an
+answer. An error is an answer: {"error": sentence, "errno": name, "seconds": time}.
 """
 import errno
 import hashlib
@@ -45,9 +45,9 @@ class Rank:
                swap=False, first_key=1):
         """All-reduces buckets of these sizes, overlapped, `rounds` times.
 
-        Answers a digest of all bits received and, with exact_of ranks, the NMSE
-        of the first round against their exact mean. poison: NaN there; swap:
-        the buckets go by each other's keys.
+        Answers a digest of all results and, if exact_of > 0, the NMSE of the first
+        round against the exact mean of exact_of ranks. poison: index that is set to
+        NaN; swap: True: buckets exchange their keys.
         """
         digest, nmse = hashlib.sha256(), []
         for step in range(rounds):

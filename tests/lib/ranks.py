@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The ranks of an integration test, one process (rank.py) per worker
-namespace, spoken to from here; every answer is waited for with a limit. They are
-forks of the test, but with a sanitizer, which a process has from its beginning."""
+"""The ranks of an integration test, one process (rank.py) per worker namespace.
+Every wait for an answer has a time limit. The processes are forks of the test; with
+a sanitizer, which must be loaded at the start of a process, they are new programs."""
 import functools
 import json
 import os
@@ -24,7 +24,7 @@ def _serve(number):
 
 
 class Ranks:
-    """n client processes; pin: rank r runs on CPU r mod CPUs only."""
+    """n client processes. pin: True: rank r runs on CPU r mod (number of CPUs) only."""
 
     def __init__(self, net, aggregator, n=None, pin=False, address=netns.AGGREGATOR4, **options):
         self.net, self.address, self.aggregator, self.pin = net, address, aggregator, pin
@@ -54,11 +54,11 @@ class Ranks:
         return json.loads(line)
 
     def has_answered(self, rank, limit):
-        """Within `limit` seconds? hear() has the answer."""
+        """True if the rank's answer comes within `limit` seconds; hear() returns it."""
         return bool(select.select([self.processes[rank].stdout], [], [], limit)[0])
 
     def all(self, ranks=None, limit=LIMIT, **request):
-        """The same request to all (or some) ranks; their answers in order."""
+        """Sends one request to ranks (None: all); returns their answers in order."""
         ranks = range(self.n) if ranks is None else ranks
         for r in ranks:
             self.tell(r, **request)
@@ -106,7 +106,7 @@ class Ranks:
 
 
 def good(answers):
-    """These answers, none of which may be an error."""
+    """Returns answers; fails the test if one of these is an error."""
     for rank, answer in enumerate(answers):
         assert "error" not in answer, f"rank {rank}: {answer['error']}"
     return answers

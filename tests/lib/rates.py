@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How many bits each block of a bucket with a rate gets, by the protocol's page: Python's whole
-numbers, and closed forms of errors that are written another way than libthc's.
+"""The bits of each block in a bucket with a rate, by Documentation/protocol.md: Python's integers,
+and closed forms of errors that do not follow libthc's code.
 """
 import math
 
@@ -38,8 +38,8 @@ def error_of(row, n, correlated=False):
 
 
 class Classes:
-    """Of a job: rows by b, as WELCOME has them; correlated: its ranks round so. skips: clients have
-    error memories."""
+    """The classes of a job. rows: {b: row}, from WELCOME; n: ranks; skips: True: clients have error
+    memories; correlated: True: rounding is correlated."""
 
     def __init__(self, rows, n, skips, correlated):
         self.bits, self.cost, self.error = {0: 0}, {0: ONE}, {0: ONE}
@@ -57,7 +57,7 @@ class Classes:
             for a, b in zip(self.steps, self.steps[1:])]
 
     def _is_above(self, k, corners):
-        """Is another class, or a mixture of two, as good for no more bits?"""
+        """True if another class, or a mixture of two, costs no more for no more bits."""
         for a in corners:
             if a != k and self.bits[a] <= self.bits[k] and self.cost[a] <= self.cost[k]:
                 return True
@@ -77,7 +77,7 @@ class Classes:
 
 
 def exponent_of(norm):
-    """16 log2 of its square, rounded down; None: it stands for zero."""
+    """16 log2(norm^2), rounded down; None: the norm counts as zero."""
     return math.floor(32 * math.log2(norm)) if 2.0**-80 <= norm <= 2.0**112 else None
 
 
@@ -86,20 +86,20 @@ def exponents_of(norms):
 
 
 class _Search:
-    """Blocks, each (exponent, whether its turn is due), that are to have bits thousandths, or an error of
-    millionths."""
+    """The search for lambda. blocks: [(exponent, True if it may not be skipped)]; bits: goal in
+    thousandths per block, or error: goal in millionths."""
 
     def __init__(self, classes, blocks, bits, error, asked=0, given=None):
         self.classes, self.blocks, self.bits = classes, blocks, bits
         self.top = max((e for e, _ in blocks if e is not None), default=0)
         self.most = self._amount(bits or error)
         if given is not None:
-            # of a share
+            # the bucket meets its goal together with others: see share()
             rest = (min, max) if bits else (max, min)
             self.most = rest[1](self.most, rest[0](self.total(blocks, given + RISE),
                                                    self._amount(asked)))
         every = range(-LAMBDA, LAMBDA + 1) if bits else range(LAMBDA, -LAMBDA - 1, -1)
-        # what counts falls, or rises, from one to the next: the first that is little enough
+        # the total falls along `every`: find the first that meets the goal
         low, high = 0, len(every)
         while low < high:
             middle = (low + high) // 2
@@ -136,7 +136,7 @@ def _blocks(exponents, turn):
 
 
 def choose(classes, norms, turn, bits=0, error=0, **shared):
-    """The class of each block. bits: thousandths, or error: millionths; what else share() has said."""
+    """The class of each block. bits, error: see _Search; shared: other results of share()"""
     blocks = _blocks(exponents_of(norms), turn)
     search = _Search(classes, blocks, bits, error, **shared)
     of, other = (search.given(blocks, way) for way in (search.chosen, search.next))
@@ -155,8 +155,8 @@ def _parts(part, whole, of):
 
 
 def share(classes, buckets, own, bits=0, error=0):
-    """The goal, as choose() takes it, of bucket number own of buckets, each (exponents, turn), which
-    have one together."""
+    """The arguments of choose() for bucket number `own` of buckets that meet one goal together.
+    buckets: [(exponents, turn)]"""
     all_blocks = [block for bucket in buckets for block in _blocks(*bucket)]
     search, blocks = _Search(classes, all_blocks, bits, error), _blocks(*buckets[own])
     now = search.total(all_blocks, search.chosen)
@@ -170,7 +170,7 @@ def share(classes, buckets, own, bits=0, error=0):
 
 
 def chunks(of, rows):
-    """[(class, [(block, part)])] of the chunks, in order: part of 1 / parts of a block."""
+    """[(class, [(block, part)])] of the chunks, in order; part: index of a block's part."""
     out = []
     for k in range(1, BITS_MOST + 1):
         blocks = [i for i, c in enumerate(of) if c == k]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What passes the aggregator's port of the switch, as somebody on the path sees it, and whether
-the packets are sealed as their senders should have sealed them.
+"""Records the packets at the aggregator's port of the switch, as an observer on the path would, and
+checks their seals.
 
     with Recorder(net) as recorder: ...
     for packet in recorder.packets(): ...
@@ -16,10 +16,10 @@ import thcwire as wire
 from tap import netns
 
 PORTS = range(wire.PORT, wire.PORT + 64)
-# payload of a request by op, if not as long as an answer's: LANES. That of LUT_ADD follows from the
-# job, WELCOME's from what follows it
+# bytes of payload of a request by op, by default LANES as in an answer. The job decides LUT_ADD's,
+# and WELCOME's follows from its records
 PAYLOAD = {wire.JOIN: 64, wire.LEAVE: 16, wire.CHALLENGE: 32}
-QUIET = 0.02            # seconds without a frame, after which nothing is on its way
+QUIET = 0.02            # seconds without a frame after which no frame is in flight
 ROOM = 64 << 20         # bytes of the tap's buffer
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, SO_ATTACH_FILTER, ETH_P_ALL = 263, 6, 33, 26, 3
 ETHERNET_TO_UDP = 42    # bytes of the headers
@@ -29,9 +29,9 @@ Seen = collections.namedtuple("Seen", "up source to data")
 
 
 class Recorder:
-    """A thread that keeps frames until it is closed. op: only those that begin with such a
-    packet; port: of the switch; sum_width: bits of the sums of indices, also by their
-    bits."""
+    """A thread that keeps frames until it is closed. op: keep only frames whose first packet has
+    this op; port: port of the switch; sum_width: bits of a sum, or {bits of an index: bits of a
+    sum}."""
 
     def __init__(self, net, op=None, port="agg", sum_width=8):
         self.sum_width = sum_width
@@ -69,7 +69,7 @@ class Recorder:
         return list(self.read)
 
     def until(self, enough, patience=20.0):
-        """Waits until enough(packets): what has been sent is not there yet."""
+        """Waits until enough(packets), because sent packets take time to arrive here."""
         end = time.monotonic() + patience
         while not enough(self.packets()):
             assert time.monotonic() < end, f"what was waited for did not pass in {patience} s"
@@ -110,7 +110,7 @@ def _size_of(data, up, sum_width):
     """Bytes of the packet that data begins with."""
     op, width, flags = data[1:4]
     if op == wire.WELCOME:
-        # several of one length: each begins with the same op and key
+        # several packets of one length, each with the first one's op and key
         return next(len(data) // n for n in range(len(data) // wire.HEADER, 0, -1)
                     if len(data) % (8 * n) == 0 and
                     all(data[len(data) // n * k:][:8] == data[:8] for k in range(n)))
@@ -124,7 +124,7 @@ def _size_of(data, up, sum_width):
 
 
 def _udp_of(frame):
-    """Where UDP begins and its two addresses; None: it is not UDP over IP."""
+    """(offset of the UDP header, source address, destination address); None: no UDP over IP."""
     if frame[12:14] == b"\x08\x00" and frame[23] == 17 and frame[14] == 0x45:
         return 34, socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34])
     if frame[12:14] == b"\x86\xdd" and frame[20] == 17:
@@ -133,8 +133,8 @@ def _udp_of(frame):
 
 
 def seen_in(frame, sum_width=8):
-    """The packets of a frame, if they are THC's. It may hold many joined ones: packets of one
-    length, and a shorter one at the end."""
+    """The THC packets of a frame. A super-packet holds several packets of one length, and maybe a
+    shorter one at the end."""
     udp = _udp_of(frame)
     if not udp:
         return
@@ -142,7 +142,7 @@ def seen_in(frame, sum_width=8):
     source, to, length = struct.unpack_from(">HHH", frame, at)
     if to not in PORTS and source not in PORTS:
         return
-    # a super-packet's length does not tell where it ends if it is 0
+    # a super-packet whose UDP length is 0 extends to the end of the frame
     data, up = frame[at + 8:at + length if length else None], to in PORTS
     ends = (source_address, source), (to_address, to)
     while data:
@@ -153,9 +153,9 @@ def seen_in(frame, sum_width=8):
 
 
 class Seals:
-    """Who has a job's secret key reads in the WELCOMEs what all other packets are sealed by.
+    """Checks the seals of a job's packets, by its secret key and the salts in its WELCOMEs.
 
-    seen: everything; secret: the key, None: the job has none; shard: the aggregator's number
+    seen: all packets; secret: the key, None: the job has none; shard: the aggregator's number
     """
 
     def __init__(self, seen, secret, job=1, shard=0):
@@ -172,7 +172,7 @@ class Seals:
                 self.tags[s.source].append(packet.tag)
 
     def made(self, seen):
-        """Is the packet sealed right?"""
+        """True if the packet's seal is right."""
         packet = wire.Packet(seen.data)
         if packet.op in (wire.JOIN, wire.LEAVE):
             return packet.has(self.keys.membership(wire.JOINING), end=(*seen.source, self.shard))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Whether an aggregator's answers are the sums of the requests that it got, by the decoder of the
-protocol, which adds plain integers coordinate by coordinate.
+"""Checks that an aggregator's answers are the sums of the requests that it received, by the
+decoder's plain integers, coordinate by coordinate.
 """
 import collections
 
@@ -23,8 +23,8 @@ def _welcomes_in(seen):
 
 
 class Sums:
-    """What one aggregator has got and answered: requests and answers by their op and round, answers
-    counted; the first wrong answer is a Malformed. welcomes: {epoch: Welcome} of a worker."""
+    """The requests and answers of one aggregator, by op and round. The first wrong answer raises
+    Malformed. welcomes: {epoch: Welcome} of a worker; answers: their number."""
 
     def __init__(self, seen):
         self.welcomes, self.generations = _welcomes_in(seen), {}
@@ -65,5 +65,5 @@ class Sums:
         self.answered[p.op, p.round][p.chunk] = p
 
     def widths(self):
-        """{(op, bits up, bits of the sum)} of what has been added."""
+        """{(op, bits up, bits of the sum)} of all generations."""
         return {(g.first.op, g.first.width, g.width) for g in self.generations.values()}

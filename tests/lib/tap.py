@@ -17,14 +17,13 @@ SKIPPED = 4
 
 
 class Skip(Exception):
-    """This case cannot run here, and why."""
+    """Raised by a case that cannot run here, with the reason."""
 
 
 def once(cases, *but, threads=None):
-    """The cases; with a sanitizer, which makes them slow, without those that run what others do
-    of ours: with another kind of aggregator, another number, or a kernel that lets less through.
-    With ThreadSanitizer those in which the library's threads meet in a way of their own, if these
-    are named.
+    """The cases to run. With a sanitizer, which is slow, the cases in `but` are left out: they run
+    the code of other cases with another kind of aggregator, number, or limit of the kernel. With
+    ThreadSanitizer only `threads` run, if given: cases in which threads meet in ways of their own.
     """
     sanitizer = os.environ.get("THC_SANITIZED")
     if sanitizer == "tsan" and threads:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Workers for tests: they make, seal and send the packets of Documentation/protocol.md, with the
-header and the hashes of the decoder. What a Worker receives is sealed right, or the test fails. A
-Reference is what an aggregator has to answer, by plain integers per coordinate: it shares no code
-and no word arithmetic with what it checks.
+"""Workers for tests, which make, seal and send the packets of Documentation/protocol.md by the
+decoder's header and hashes. A packet with a wrong seal that a Worker receives fails the test. A
+Reference computes an aggregator's answer by plain integers per coordinate; it shares no code and no
+word arithmetic with the code under test.
 """
 import collections
 import functools
@@ -16,7 +16,7 @@ import tap
 from decoder import HEADER_FIELDS, build, claimed, nh, packet_sum, siphash, worker_end
 from keyfile import KeyFile
 
-assert tap.netns        # which lets tools be found
+assert tap.netns        # tap puts tools/ into sys.path
 
 VERSION = 2
 LUT_ADD, ADD, OR, MAX, CLAIM, CLAIM_HIGH = 1, 2, 3, 4, 6, 7
@@ -40,7 +40,7 @@ KEY = bytes(range(0x40, 0x60))      # of the jobs that a test starts by hand
 KEY_FILE = KeyFile(KEY)
 KEYED = f"key=@{KEY_FILE.path}"     # for thcd --job
 OTHER_KEY = bytes(range(0x80, 0xA0))
-PATIENCE = 60.0         # seconds: ends what hangs, on a machine with other work, too
+PATIENCE = 60.0         # seconds until a wait fails, enough for a busy machine
 
 _JOIN = struct.Struct(">16s16sIIHBBH18s")
 _CHALLENGE = struct.Struct(">16s16s")
@@ -53,7 +53,7 @@ derive = functools.lru_cache(1024)(decoder.derive)
 
 @functools.lru_cache(64)
 def _digest(key, payload):
-    """NH, whose key has no words for more than the longest payload."""
+    """NH of at most LANES bytes, for which the key has words."""
     return nh(key, payload[:LANES])
 
 
@@ -64,15 +64,15 @@ def end_of(address, port, shard=0):
 
 
 class Key:
-    """What packets are sealed by, and the key_id that names it. key: SipHash's, 16 bytes, and
-    for data NH's behind it."""
+    """A key that seals packets, and its key_id. key: 16 bytes for SipHash, followed by NH's key for
+    data."""
 
     def __init__(self, seal, key_id, key=b""):
         self.seal, self.id, self.key = seal, key_id, key
 
     def tag(self, packet, end=None, instead=None):
-        """What belongs into tag. end: (address, port) of a membership packet's worker, or group;
-        instead: the tag that STALE with EPOCH answers, which stands for a payload."""
+        """The packet's tag. end: (address, port) of a membership packet's worker or group; instead:
+        the tag of the request that a STALE with EPOCH answers, hashed in place of a payload."""
         rest = packet[HEADER:] if instead is None else struct.pack(">Q", instead)
         if self.seal == SEAL_NONE:
             return 0
@@ -90,7 +90,7 @@ class Key:
 
 
 class Keys:
-    """Those of a job. secret: its secret key; None: it has none."""
+    """The keys of a job. secret: the job's secret key, None: the job has none."""
 
     def __init__(self, secret, job):
         self.secret, self.job = secret, job
@@ -104,7 +104,7 @@ class Keys:
         return Key(SEAL_NH, self._id(NO_SALT), derive(self.secret, label, self.job, NO_SALT))
 
     def data(self, label, seal, salt):
-        """Of an epoch's requests (UP), or answers (DOWN)."""
+        """The key of an epoch's requests (label UP) or answers (DOWN)."""
         if seal != SEAL_NH:
             return Key(seal, int.from_bytes(salt[:4], "big"))
         return Key(seal, self._id(salt), derive(self.secret, label, self.job, salt))
@@ -145,8 +145,8 @@ class Packet:
             self.nonce, self.challenge = _CHALLENGE.unpack(self.payload)
 
     def _take_welcome(self):
-        """As the decoder reads it: fields of WELCOME, and of a job's records what these tests ask
-        for; seal and salt are there if it is no refusal."""
+        """Sets WELCOME's fields from the decoder, and, unless it is a refusal, seal, salt and the
+        records' contents that tests need."""
         part = decoder.Packet(self.data)
         self.__dict__.update({name: getattr(part, name) for name in decoder.FIXED_FIELDS})
         if self.refusal:
@@ -164,11 +164,11 @@ class Packet:
         self.chunk_size = 8192 // row.sum_width
 
     def has(self, key, **how):
-        """Is it sealed by that key?"""
+        """True if the packet is sealed by that key."""
         return self.key_id == key.id and self.tag == key.tag(self.data, **how)
 
     def group_end(self):
-        """Of a WELCOME."""
+        """(address, port) of the group in a WELCOME."""
         address, port = self.group
         family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
         return socket.inet_ntop(family, address), port
@@ -181,9 +181,9 @@ class Packet:
 class Worker:
     """One rank: a socket, and one on the group after the job's first WELCOME.
 
-    key: the job's secret key, None: it has none
-    end: address and port that its JOIN and LEAVE are sealed with, by default its socket's
-    place(call) runs call where sockets are to be made, in a namespace perhaps
+    key: the job's secret key, None: the job has none
+    end: (address, port) that seals JOIN and LEAVE, by default the socket's
+    place(call): runs call where sockets are made, for example in a namespace
     """
 
     def __init__(self, rank, aggregator="127.0.0.1", port=PORT, job=1, key=KEY,
@@ -192,7 +192,7 @@ class Worker:
         self.keys = Keys(key, job)
         self.family = socket.AF_INET6 if ":" in aggregator else socket.AF_INET
         self.nonce = as_nonce(nonce if nonce is not None else 0x1000 + rank)
-        self.challenge = NO_SALT        # what the aggregator has asked last
+        self.challenge = NO_SALT        # the aggregator's last challenge
         self.welcomed_at = 0.0
         self.place = place
         self.to = (aggregator, port)
@@ -206,7 +206,7 @@ class Worker:
         self.welcome = None
         self.up = Key(SEAL_NONE, 0)
         self.down = {}          # by key_id, of all epochs
-        self.asked = collections.deque(maxlen=256)      # tags of what was sent last
+        self.asked = collections.deque(maxlen=256)      # tags of the last requests sent
 
     def _local(self):
         """Our address towards the aggregator, and port 0."""
@@ -221,15 +221,14 @@ class Worker:
             self.group.close()
 
     def chunk_in(self, slot, generation):
-        """The chunk that lives there, of data or of norms."""
+        """The chunk that belongs into this slot and generation, of data or of norms."""
         data, norms = self.welcome.data_slots, self.welcome.control_slots
         chunk = slot + generation * data if slot < data else slot - data + generation * norms
         return chunk % 2**32
 
     def packet(self, op, payload=None, seal=True, **fields):
-        """As this rank sends it. payload: by default LEAVE's nonce, of other ops nothing; seal:
-        False: with the tag of the fields, by default a wrong one; or another Key than the one
-        that op wants."""
+        """A packet of this rank. payload: default: the nonce for LEAVE, else empty; seal: True: by
+        the key for op; a Key: by that key; False: tag as in fields, by default a wrong one."""
         if payload is None:
             payload = self.nonce if op == LEAVE else b""
         fields = {"op": op, "job": self.job, "rank": self.rank, "epoch": self.epoch, **fields}
@@ -253,12 +252,12 @@ class Worker:
         self.socket.sendto(packet, (self.to[0], port))
 
     def send_join(self, flags=0, **fields):
-        """One JOIN, with the last challenge, or with HEARD and the epoch's salt."""
+        """Sends one JOIN, with the last challenge, or, if flags have HEARD, the epoch's salt."""
         said = self.welcome.salt if flags & HEARD else self.challenge
         self.send(JOIN, join_payload(self.nonce, flags, said), **{"epoch": 0, **fields})
 
     def enter(self, **fields):
-        """A JOIN that takes effect; what answers it is still to come."""
+        """Sends a JOIN that takes effect, and does not wait for its WELCOME."""
         self.send_join(**fields)
         self.challenge = self.expect(CHALLENGE, nonce=self.nonce).challenge
         self.send_join(**fields)
@@ -276,8 +275,8 @@ class Worker:
         return packet
 
     def _is_genuine(self, p):
-        """Is it as the aggregator has sent it? A refusal may be anybody's: who has another key
-        is told by one."""
+        """True if the aggregator has sealed p. A refusal for a wrong key is sealed by no key, and
+        sets p.anybodys."""
         if p.op == CHALLENGE:
             return p.has(self.keys.membership(WELCOMING), end=self.end)
         if p.op == WELCOME:
@@ -291,7 +290,8 @@ class Worker:
         return p.key_id in self.down and p.has(self.down[p.key_id])
 
     def expect(self, op, wait=PATIENCE, **fields):
-        """The next packet of that op; others than WELCOME and CHALLENGE may not come before."""
+        """Receives the next packet of that op, and checks fields. Only WELCOME and CHALLENGE may
+        come before it."""
         end = time.monotonic() + wait
         while True:
             packet = self.receive(max(0, end - time.monotonic()))
@@ -312,8 +312,8 @@ class Worker:
         assert not packet, f"rank {self.rank}: unexpected {packet}"
 
     def join_once(self, heard=False, **fields):
-        """A JOIN, again if it is challenged, and its own WELCOME. A rank that is in is answered
-        once in 10 ms: it does not ask before."""
+        """Sends a JOIN, answers a CHALLENGE, returns the WELCOME. It waits first, because thcd
+        answers a member once in 10 ms."""
         time.sleep(max(0.0, self.welcomed_at + 0.012 - time.monotonic()))
         self.send_join(HEARD if heard else 0, **fields)
         end = time.monotonic() + PATIENCE
@@ -330,7 +330,7 @@ class Worker:
             self.send_join(**fields)
 
     def take(self, welcome):
-        """Believes a WELCOME."""
+        """Sets this rank's state from a WELCOME."""
         self.welcome, self.welcomed_at = welcome, time.monotonic()
         if welcome.refusal:
             return
@@ -362,7 +362,7 @@ class Worker:
             self.group.setsockopt(socket.IPPROTO_UDP, 102, 1)
 
     def drain(self):
-        """Throws away what has come, of whomever it is."""
+        """Discards all packets received so far."""
         sockets = [s for s in (self.socket, self.group) if s]
         while ready := select.select(sockets, [], [], 0)[0]:
             ready[0].recv(2048)
@@ -396,7 +396,7 @@ def join_all(workers, wait=PATIENCE, heard=True):
 
 
 class Reference:
-    """What the aggregator has to answer: one integer per coordinate."""
+    """The answer that an aggregator must give, with one integer per coordinate."""
 
     def __init__(self, op, width, sum_width=8, table=None):
         self.op, self.width = op, width

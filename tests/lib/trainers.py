@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Ranks of examples/train_ddp.py for tests: each a fork of this process, which
-has loaded torch once, as an emulated machine needs half a minute for that.
+"""Ranks of examples/train_ddp.py for tests. Each rank is a fork of this process, so
+torch is imported once: on an emulated machine the import takes half a minute.
 
     with Trainers(["--steps", "60"], places=[net.worker(0), net.worker(1)], ...) as trainers:
         trainers.until("step 20")
@@ -33,14 +33,14 @@ _spec = importlib.util.spec_from_file_location("train_ddp", EXAMPLE)
 train_ddp = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(train_ddp)
 
-# Eight buckets of a block each, and one that falls back.
+# Eight buckets of one block each, and one fallback bucket.
 WORDS = ["--hidden", "80", "--bucket-mb", "0.02"]
 BUCKETS = 8
 ENDED_BY_ERROR = 3
 
 
 def small_buckets():
-    """DDP cuts the first bucket as small as the others."""
+    """Makes DDP's first bucket no larger than the others."""
     dist._DEFAULT_FIRST_BUCKET_BYTES = 1
     torch.set_num_threads(1)
 
@@ -52,10 +52,11 @@ def free_port():
 
 
 def in_backward(rank, step, act):
-    """prepare= of Trainers: act(gradient) in the middle of a rank's backward pass of a step.
+    """A function for Trainers' prepare: calls act(gradient) in the middle of a rank's backward
+    pass.
 
-    What it returns, if anything, becomes the gradient of a layer in the middle.
-    Steps count from 1; those that were done again count twice.
+    If act() returns a tensor, it replaces the gradient of a middle layer. step counts
+    backward passes from 1, repeated steps included.
     """
     def prepare(this):
         made = train_ddp.network
@@ -80,7 +81,7 @@ def one_inf(step):
 
 
 def die_once(step, marker):
-    """Rank 1 is killed in this step, unless a file says that it was already."""
+    """Kills rank 1 in this step, unless the file marker exists, which it makes first."""
     def act(_grad):
         with contextlib.suppress(FileExistsError):
             os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
@@ -93,7 +94,7 @@ _train = train_ddp.train
 
 
 def train_and_count(*arguments):
-    """The example's train(), and a line for counted()."""
+    """Runs the example's train() and prints a line for counted()."""
     stats = _train(*arguments)
     print(f"stats: {stats['buckets_thc']} buckets, {stats['steps_failed']} failed, "
           f"{stats['steps_nonfinite']} nonfinite", flush=True)
@@ -102,9 +103,8 @@ def train_and_count(*arguments):
 class Trainers:
     """Two ranks or more, until finish() or the end of the `with`.
 
-    words: the example's options; seeds: one run after the other, with each of these;
-    places: a namespace for each rank, or None for
-    this one; prepare: called with its rank in each process; others: environment
+    words: the example's options; places: a namespace per rank, None: this one; seeds: one
+    run per seed; prepare(rank): called in each process; others: environment variables
     """
 
     def __init__(self, words, places=(None, None), seeds=(1,), prepare=None,
@@ -120,7 +120,7 @@ class Trainers:
                          for rank, (place, file) in enumerate(zip(places, self.files))]
 
     def _train(self, environment, prepare, rank, place):
-        """What a rank does."""
+        """Body of a rank's process."""
         if place:
             netns.move_into(place)
         os.environ.update(environment, RANK=str(rank))
@@ -150,12 +150,12 @@ class Trainers:
 
     @property
     def statuses(self):
-        """How each has ended; None: it has not."""
+        """Exit statuses by rank; None: the rank runs."""
         return [child.poll() for child in self.children]
 
     def text(self, rank):
-        """What a rank has printed so far."""
-        # not by seek(): the rank's descriptor has the same offset
+        """The output of a rank so far."""
+        # pread(), because seek() would move the rank's shared file offset
         size = os.fstat(self.files[rank].fileno()).st_size
         return os.pread(self.files[rank].fileno(), size, 0).decode(errors="replace")
 
@@ -163,7 +163,7 @@ class Trainers:
         return "\n".join(f"--- rank {rank}\n{self.text(rank)}" for rank in range(self.ranks))
 
     def until(self, what, patience=120.0, rank=0):
-        """Waits until a rank has printed something."""
+        """Waits until a rank has printed `what`; fails the test after patience seconds."""
         end = time.monotonic() + patience
         while what not in self.text(rank):
             assert self.children[rank].poll() is None, (
@@ -172,7 +172,7 @@ class Trainers:
             select.select([], [], [], 0.005)
 
     def ended(self, patience=240.0):
-        """Waits for all ranks to end, statuses says how; what each has printed."""
+        """Waits until all ranks have ended; returns their outputs. statuses has exit statuses."""
         end = time.monotonic() + patience
         for rank, child in enumerate(self.children):
             try:
@@ -183,7 +183,7 @@ class Trainers:
         return [self.text(rank) for rank in range(self.ranks)]
 
     def finish(self, patience=240.0, status=0):
-        """The same, and all ranks end with this status."""
+        """ended(), and fails the test unless all ranks end with this status."""
         texts = self.ended(patience)
         assert self.statuses == [status] * self.ranks, (
             f"exit statuses {self.statuses}, expected {status}:\n{self.all_text()}")
@@ -191,7 +191,7 @@ class Trainers:
 
 
 def outcomes(text):
-    """(steps, loss, weights) that a rank has printed at the end of each run."""
+    """[(steps, loss, weights)] that a rank printed, one per run."""
     return [(int(steps), float(loss), weights) for steps, loss, weights in
             re.findall(r"(\d+) steps, loss (\S+), weights (\S+)", text)]
 
@@ -203,7 +203,7 @@ def counted(text):
 
 
 def agreed_runs(texts):
-    """The outcomes of all ranks, which have the same weights, bit for bit."""
+    """outcomes() of all ranks; fails the test unless they are equal, weights bit for bit."""
     ranks = [outcomes(text) for text in texts]
     assert all(rank == ranks[0] for rank in ranks), (
         "the ranks' weights differ:\n" + "\n".join(texts))
@@ -211,7 +211,7 @@ def agreed_runs(texts):
 
 
 def agreed(texts):
-    """The same of ranks that made one run."""
+    """The outcome of ranks that made one run, see agreed_runs()."""
     runs = agreed_runs(texts)
     assert len(runs) == 1, "\n".join(texts)
     return runs[0]

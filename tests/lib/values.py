@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Values that ranks reduce in tests, and what exact arithmetic makes of them: integers of any size
-here, so that no rounding but the last one is in a result. It shares no code with libthc.
+"""Values that ranks reduce in tests, and their exact results, by integers of any size, rounded once
+at the end. No code is shared with libthc.
 """
 import math
 
@@ -16,7 +16,8 @@ SCALE_BLOCK = 4096      # coordinates that scheme none gives one scale
 
 
 def gradient(seed, rank, count):
-    """Heavy tails and blocks of different size: i.i.d. data would hide mistakes."""
+    """A gradient with heavy tails and blocks of different norms: i.i.d. data would hide
+    mistakes."""
     rng = np.random.default_rng([seed, rank])
     x = rng.standard_normal(count, dtype=np.float32)
     x *= np.exp(rng.standard_normal(count // 1000 + 1)).repeat(1000)[:count].astype(np.float32)
@@ -24,7 +25,7 @@ def gradient(seed, rank, count):
 
 
 def buffer(seed, rank, count, dtype, share=1):
-    """What a rank brings: a gradient, of which a share is not zero, or integers of the whole
+    """The input of a rank: a gradient with the fraction `share` not zero, or integers of the whole
     range."""
     if dtype not in FLOATS:
         info = np.iinfo(BUFFERS[dtype])
@@ -32,15 +33,14 @@ def buffer(seed, rank, count, dtype, share=1):
         return rng.integers(info.min, info.max, count, BUFFERS[dtype], endpoint=True)
     x = gradient(seed, rank, count)
     if share < 1:
-        # in the first half where other ranks have them, too
+        # in the first half all ranks have values in the same places
         there = [np.random.default_rng([seed, r, 1]).random(count) < share for r in (0, rank)]
         x[~np.where(np.arange(count) < count // 2, *there)] = 0
     return narrowed(x, dtype)
 
 
 def narrowed(x, dtype):
-    """Finite floats of single precision as a buffer: rounded to nearest even, fp16's largest value
-    where they are beyond it."""
+    """A buffer of finite single precision floats, rounded to nearest even; fp16 saturates."""
     if dtype != "bf16":
         return (np.clip(x, -65504, 65504) if dtype == "fp16" else x).astype(BUFFERS[dtype])
     bits = x.view(np.uint32)
@@ -80,7 +80,7 @@ def rounded(numerator, denominator, unit, dtype):
 
 
 def as_buffer(values, dtype):
-    """Values that dtype has, as a buffer holds them."""
+    """A buffer of values that dtype represents exactly."""
     x = np.array(values, np.float64).astype(np.float32 if dtype == "bf16" else BUFFERS[dtype])
     return (x.view(np.uint32) >> 16).astype(np.uint16) if dtype == "bf16" else x
 
@@ -96,8 +96,8 @@ def exact_mean(buffers, dtype):
 
 
 def fixed_mean(buffers, dtype, bits, shared=SCALE_BLOCK):
-    """Of values that are rounded to multiples of a scale first (protocol.md, fixed point); shared:
-    values of a scale."""
+    """The mean in fixed point (protocol.md): values are first rounded to multiples of a scale.
+    shared: values per scale"""
     n, out = len(buffers), []
     k = bits - 1 - (n - 1).bit_length()
     most = 2**k - 1
@@ -111,6 +111,6 @@ def fixed_mean(buffers, dtype, bits, shared=SCALE_BLOCK):
 
 
 def nmse(result, buffers, dtype):
-    """Of a result, beside the exact mean."""
+    """The NMSE of a result against the exact mean of buffers."""
     mean = np.mean([floats(b, dtype) for b in buffers], axis=0)
     return float(((floats(result, dtype) - mean) ** 2).sum() / (mean ** 2).sum())
