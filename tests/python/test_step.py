@@ -24,11 +24,21 @@ from thc_ddp import step as step_end
 BUCKETS = 3
 
 
+class Double(torch.nn.Linear):
+    """A layer whose gradients are of another type, so that DDP has a bucket of its own for them."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs, dtype=torch.float64)
+
+    def forward(self, x):
+        return super().forward(x.double())
+
+
 class Run:
     """A model, its plain twin's data, and steps that are done again if they fail."""
 
-    def __init__(self, test, hook_state, **options):
-        self.state, self.net = hook_state, model()
+    def __init__(self, test, hook_state, net=None, **options):
+        self.state, self.net = hook_state, net or model()
         self.ddp = test.wrap(self.net, hook_state, **options)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-3)
         self.errors = []
@@ -122,6 +132,17 @@ class Errors(rig.HookTest):
         for step in range(4):
             run.step(step)
         self.assertEqual(len(run.errors), 2)
+
+    def test_static_graph_with_two_types(self):
+        """DDP says of no bucket of its first pass that it is the last one."""
+        os.environ["FAKE_FAIL_AT"] = "0"
+        net = torch.nn.Sequential(torch.nn.Linear(WIDTHS[0], 300), Double(300, 10))
+        run = Run(self, state(), net, static_graph=True)
+        run.step(0)
+        self.assertEqual(self.buckets[:2], [10 + 3000, 300 + 300 * WIDTHS[0]])
+        self.assertEqual(len(run.errors), 1, "the first pass has raised no error")
+        run.step(1)
+        self.assertEqual(run.state.counters["steps"], 3)
 
     def test_a_job_that_cannot_be_joined_is_an_error_of_the_step(self):
         run = Run(self, state())

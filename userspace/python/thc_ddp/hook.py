@@ -415,7 +415,8 @@ class ThcState:
             if not step:
                 step = self._step = Step()
                 self._ended = None
-            step.last = last
+            # with static_graph DDP's first pass gives all its buckets at its end, each as number 0
+            step.last = last or bool(first and waiting)
             if waiting:
                 return step, True
             pass_end = PassEnd(self._finish_pass)
