@@ -19,7 +19,7 @@ import means  # noqa: E402
 import rates  # noqa: E402
 import values  # noqa: E402
 import thcwire as wire  # noqa: E402
-from aggregator import Shards, add_up  # noqa: E402
+from aggregator import Aggregator, Shards, add_up  # noqa: E402
 from decoder import unpack_indices, unpack_lanes  # noqa: E402
 from ranks import Ranks, good  # noqa: E402
 from recorder import Recorder  # noqa: E402
@@ -271,6 +271,21 @@ def auto__is_the_same_on_all_ranks():
                 ranks.all(range(n), do="close")
 
 
+def auto__ranks_that_disagreed_go_on():
+    """Only one of them has counted the round of which they disagree."""
+    call = {"seed": 1, "scheme": None, "precision": 0, "share": 1, "count": 4096, "dtype": "fp32"}
+    with netns.Topology(2) as net, Aggregator(net, 2, software=True) as aggregator, \
+            Ranks(net, aggregator) as ranks:
+        ranks.open()
+        ranks.tell(0, do="calls", calls=[call])
+        ranks.tell(1, do="calls", calls=[{**call, "scheme": "none"}])
+        assert [ranks.hear(r)["errno"] for r in range(2)] == ["EBADMSG"] * 2
+        ranks.all(do="calls", calls=[call])
+        # all of a trial, and what comes of it; the round before may differ, too
+        for _ in range(80):
+            good(ranks.all(do="calls", calls=[call]))
+
+
 def settled__steps_have_as_many_bits():
     """Of buckets that share a rate, whose gradients are new in each step: the bits of a step are those of
     the one before within 5 %, and those asked for.
@@ -306,4 +321,4 @@ if __name__ == "__main__":
     else:
         tap.main([native__loss_5_percent, native__sums_of_sixteen_bits, generic__three_shards,
                   software__loss_5_percent, auto__is_the_same_on_all_ranks,
-                  settled__steps_have_as_many_bits])
+                  auto__ranks_that_disagreed_go_on, settled__steps_have_as_many_bits])

@@ -194,6 +194,36 @@ static void other__rounds_come_between(void **state)
 	assert_int_equal(t.rounds, 3);
 }
 
+/* One rank has counted round OFF, whose claims differ, and the other has not: from two rounds later
+ * on both do the same, whether they learn of it before the next round begins, or behind that.
+ */
+static void differing__ranks_begin_another_trial(void **state)
+{
+	enum { OFF = 17, ENDS = 100 };
+	unsigned int early, round, k;
+	bool timed, kind[2];
+
+	(void)state;
+	for (early = 0; early < 4; early++) {
+		struct thc_trial t[2] = { { .rounds = 0 }, { .rounds = 0 } };
+
+		for (round = 0; round < ENDS; round++) {
+			for (k = 0; k < 2; k++) {
+				if (round == OFF + 1 && early & 1U << k)
+					thc_trial_differ(&t[k], OFF);
+				if (round != OFF || !k)
+					kind[k] = thc_trial_begin(&t[k], round, RANKS, &timed);
+				if (round == OFF + 1 && !(early & 1U << k))
+					thc_trial_differ(&t[k], OFF);
+			}
+			if (round >= OFF + 2)
+				assert_int_equal(kind[0], kind[1]);
+		}
+		assert_int_equal(t[0].first, OFF + 2);
+		assert_int_equal(t[1].first, OFF + 2);
+	}
+}
+
 /* Of small buckets, too: what is less than 1024 values takes as long. */
 static void times__are_of_1024_values(void **state)
 {
@@ -226,6 +256,7 @@ int main(void)
 		cmocka_unit_test(silent__ranks_are_waited_for),
 		cmocka_unit_test(left_out__ranks_are_not),
 		cmocka_unit_test(other__rounds_come_between),
+		cmocka_unit_test(differing__ranks_begin_another_trial),
 		cmocka_unit_test(times__are_of_1024_values),
 	};
 

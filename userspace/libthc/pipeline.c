@@ -15,6 +15,7 @@
 #include "queue.h"
 #include "request.h"
 #include "scheme.h"
+#include "scheme_thc.h"
 #include "transport.h"
 
 unsigned int thc_pipeline_phases(struct thc_client *c, struct thc_phases **all)
@@ -137,6 +138,8 @@ static bool may_be_nonfinite(const struct thc_request *r)
 static void claims_came(struct thc_request *r)
 {
 	r->status = thc_agree_check(r);
+	if (r->status == -EBADMSG)
+		thc_rate_differ(r);
 	if (r->status == -EDOM && may_be_nonfinite(r))
 		r->status = THC_NONFINITE;
 	r->phases.agreed = !r->status;

@@ -216,6 +216,14 @@ void thc_rate_agreed(struct thc_request *r)
 	thc_trial_note(trial(r), r->round, of);
 }
 
+void thc_rate_differ(const struct thc_request *r)
+{
+	struct thc_compressor *z = r->client->context[THC_SCHEME_THC];
+
+	if (z)
+		thc_trial_differ(&z->trial, r->round);
+}
+
 void thc_rate_ended(struct thc_request *r)
 {
 	if (r->timed)

@@ -68,6 +68,8 @@ bool thc_rate_is_tried(const struct thc_client *c);
 void thc_rate_begin(struct thc_request *r);
 void thc_rate_agreed(struct thc_request *r);
 void thc_rate_ended(struct thc_request *r);
+/* Of a bucket of any scheme, whose claims differ. */
+void thc_rate_differ(const struct thc_request *r);
 
 /* Buckets with a rate. */
 extern const struct thc_scheme thc_scheme_thc_rate;

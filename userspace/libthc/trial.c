@@ -45,13 +45,25 @@ static void start(struct thc_trial *t, uint64_t round)
 	memset(t->taken, 0, sizeof(t->taken));
 }
 
+/* Have claims differed since this trial began, or just before, in a round up to @round - 2? */
+static bool has_differed(const struct thc_trial *t, uint64_t round)
+{
+	int k;
+
+	for (k = 0; k < 2; k++)
+		if (t->differed[k] && t->differed[k] >= t->first && t->differed[k] < round)
+			return true;
+	return false;
+}
+
 bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int least, bool *timed)
 {
 	uint64_t at;
 
 	if (t->state == THC_TRIAL_RUNS)
 		decide(t, round, least);
-	if (t->state == THC_TRIAL_NOT || t->rounds - t->began >= THC_TRIAL_EVERY)
+	if (t->state == THC_TRIAL_NOT || t->rounds - t->began >= THC_TRIAL_EVERY ||
+	    has_differed(t, round))
 		start(t, round);
 	at = t->rounds++ - t->began;
 	*timed = at >= THC_TRIAL_FIRST;
@@ -82,6 +94,11 @@ void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[T
 
 	t->votes[k].after = round + 1;
 	memcpy(t->votes[k].of, of, sizeof(t->votes[k].of));
+}
+
+void thc_trial_differ(struct thc_trial *t, uint64_t round)
+{
+	t->differed[t->differed[1] < t->differed[0]] = round + 1;
 }
 
 void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns, uint64_t count)

@@ -6,7 +6,8 @@
  * traffic change.
  *
  * All ranks must choose alike, so each rank votes in its claims. The choice for round r follows
- * from the claims of rounds up to r - 2 of the epoch, all of which are over when r begins.
+ * from the claims of rounds up to r - 2 of the epoch, all of which are over when r begins. Ranks
+ * whose claims differ may have counted different rounds, so they begin a new trial.
  */
 #ifndef LIBTHC_TRIAL_H
 #define LIBTHC_TRIAL_H
@@ -39,6 +40,7 @@ enum thc_vote {
  * @votes: of the claims of the last two such rounds: round plus 1, and number by vote
  * @ns: time of 1024 values in this trial, by kind: [1] with the rate
  * @taken: number of these times
+ * @differed: the last two rounds whose claims differed, plus 1; 0: none
  */
 struct thc_trial {
 	uint64_t		rounds;
@@ -51,6 +53,7 @@ struct thc_trial {
 	}			votes[2];
 	uint32_t		ns[2][THC_TRIAL_ROUNDS];
 	unsigned int		taken[2];
+	uint64_t		differed[2];
 };
 
 /* Chooses whether @round, which could have a rate, has one. Called once for each such round, in
@@ -61,6 +64,8 @@ bool thc_trial_begin(struct thc_trial *t, uint64_t round, unsigned int least, bo
 enum thc_vote thc_trial_vote(const struct thc_trial *t);
 /* Notes the claims of @round; @of: number of ranks by vote. */
 void thc_trial_note(struct thc_trial *t, uint64_t round, const unsigned int of[THC_VOTE_RATE + 1]);
+/* Notes that the claims of @round differ, whether or not the round could have a rate here. */
+void thc_trial_differ(struct thc_trial *t, uint64_t round);
 /* Notes the time of a successful round: @ns for @count values. */
 void thc_trial_took(struct thc_trial *t, uint64_t round, bool rated, uint64_t ns, uint64_t count);
 /* The median of what 1024 values took so far in this trial, in ns; 0: none has ended. */
