@@ -254,6 +254,17 @@ static void gone__failed_rejoin_leaves_a_client(void **state)
 	fail_and_rejoin("job=1,ranks=1,reply=fanout,rate=auto", 4);
 }
 
+/* Of a child; the exit status, 0: it is told that the client is its parent's. */
+static int call_in_child(struct thc_client *c)
+{
+	float g[4] = { 0 };
+
+	if (thc_allreduce(c, g, 4, THC_FP32, 0) != -EINVAL ||
+	    !strstr(thc_last_error(), "a client of the child's own"))
+		return 1;
+	return thc_client_rejoin(c) == -EINVAL ? 0 : 2;
+}
+
 /* A child closes its copy of rank 0's client while rank 1 waits for rank 0. */
 static void *fork_and_close(void *arg)
 {
@@ -270,8 +281,9 @@ static void *fork_and_close(void *arg)
 		if (!pid) {
 			/* ends it if it hangs */
 			alarm(20);
+			status = call_in_child(r->client);
 			thc_client_close(r->client);
-			_exit(0);
+			_exit(status);
 		}
 		waitpid(pid, &status, 0);
 		usleep(300000);
@@ -282,7 +294,7 @@ static void *fork_and_close(void *arg)
 	return end_rank(r, g, NULL);
 }
 
-static void fork__child_that_closes_leaves_the_rank(void **state)
+static void fork__child_leaves_the_rank_to_its_parent(void **state)
 {
 	(void)state;
 	run_well("job=1,ranks=2,reply=fanout", 2, fork_and_close);
@@ -1451,7 +1463,7 @@ int main(void)
 		cmocka_unit_test(restart__at_once),
 		cmocka_unit_test(gone__is_said_at_once),
 		cmocka_unit_test(gone__failed_rejoin_leaves_a_client),
-		cmocka_unit_test(fork__child_that_closes_leaves_the_rank),
+		cmocka_unit_test(fork__child_leaves_the_rank_to_its_parent),
 		cmocka_unit_test(join__who_gave_up_is_missing),
 		cmocka_unit_test(strange__welcome_is_refused),
 		cmocka_unit_test(strange__welcome_is_dropped),

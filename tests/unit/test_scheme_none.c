@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "buffers.h"
@@ -404,7 +405,7 @@ static unsigned int precision_of(struct thc_client *c, const struct thc_call *ca
 
 static void none__has_the_precision_of_its_job(void **state)
 {
-	struct thc_client c = { .scheme = &thc_scheme_none };
+	struct thc_client c = { .scheme = &thc_scheme_none, .pid = getpid() };
 	struct thc_call call = THC_CALL_INIT;
 
 	(void)state;

@@ -306,10 +306,23 @@ void thc_client_close(struct thc_client *c)
 	free(c);
 }
 
+/* Nobody would end what a forked child starts, and the rank is its parent's. */
+static int check_process(const struct thc_client *c)
+{
+	if (c->pid == getpid())
+		return 0;
+	return thc_fail(
+		-EINVAL,
+		"process %d has opened this client, whose thread a forked child does not have: open a client of the child's own, or call from that process",
+		(int)c->pid);
+}
+
 int thc_client_rejoin(struct thc_client *c)
 {
-	int error;
+	int error = check_process(c);
 
+	if (error)
+		return error;
 	stop_thread(c);
 	cancel_requests(c);
 	tear_down(c);
@@ -348,8 +361,11 @@ static int enqueue(struct thc_client *c, struct thc_request *r)
 
 int thc_client_submit(struct thc_client *c, struct thc_request *r)
 {
-	int error;
+	int error = check_process(c);
 
+	/* the lock may have been held when the child was forked off */
+	if (error)
+		return error;
 	pthread_mutex_lock(&c->lock);
 	error = enqueue(c, r);
 	if (error)

@@ -123,7 +123,9 @@ int thc_feedback_check(const struct thc_client *c, const struct thc_scheme *s);
 void thc_window_choose(struct thc_client *c, uint32_t answers);
 /* Called with the lock held, or while there is no thread. */
 void thc_client_show(struct thc_client *c);
-/* Hands @r to the I/O thread. -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the caller's. */
+/* Hands @r to the I/O thread. -EINVAL, -ESTALE, -EBUSY, -ENOMEM, with a sentence: it is the
+ * caller's.
+ */
 int thc_client_submit(struct thc_client *c, struct thc_request *r);
 /* Checks @rate and @error, of a call or of options: 0, or -EINVAL with a sentence. */
 int thc_rate_check(double rate, double error);

@@ -171,7 +171,8 @@ THC_API int thc_client_open(const struct thc_client_options *options, struct thc
 
 /* Leaves the job and frees the client; requests not waited for fail with -ECANCELED. NULL is
  * ignored. A forked process has no thread for the client and does not hold the rank: there this is
- * the only allowed call, and it frees the client without leaving the job.
+ * the only allowed call, and it frees the client without leaving the job; thc_client_rejoin() and
+ * calls that start an all-reduce fail with -EINVAL there.
  */
 THC_API void thc_client_close(struct thc_client *c);
 
