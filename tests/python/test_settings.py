@@ -297,8 +297,10 @@ class Environment(rig.HookTest):
         s = state()
         with self.assertRaisesRegex(ThcError, "timeout='x': give a number"):
             s.connect(timeout="x")
-        with self.assertRaisesRegex(ThcError, "error_feedback='no': give True or False"):
-            client.ThcClient("192.0.2.9", 1, KEY_FILE, 0, error_feedback="no")
+        # "raise" is what the hook takes
+        for name, word in (("error_feedback", "no"), ("nonfinite", "raise")):
+            with self.assertRaisesRegex(ThcError, f"{name}='{word}': give True or False"):
+                client.ThcClient("192.0.2.9", 1, KEY_FILE, 0, **{name: word})
         for number in (0, 7, .5, -1, float("nan")):
             self.assertEqual(repr(client.real_number("rate", number)), repr(float(number)))
         for given in (True, False, 1, 0):

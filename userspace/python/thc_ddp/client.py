@@ -171,7 +171,7 @@ class ThcClient:
         options = abi.Options(
             size=ctypes.sizeof(abi.Options),
             flags=((abi.CLIENT_ERROR_FEEDBACK if switch("error_feedback", error_feedback) else 0) |
-                   (abi.CLIENT_NONFINITE if nonfinite else 0)),
+                   (abi.CLIENT_NONFINITE if switch("nonfinite", nonfinite) else 0)),
             aggregator=_text(aggregator), port=whole_number("port", port, 65535), bind=_text(bind),
             interface=_text(interface), job=whole_number("job", job, abi.JOBS_MAX - 1),
             rank=whole_number("rank", rank, abi.RANKS_MAX - 1),
