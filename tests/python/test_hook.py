@@ -613,8 +613,13 @@ class Hook(rig.HookTest):
         s.undo_step()       # of nothing
         s.reduce(Bucket(torch.randn(4096))).wait()
         s.close()
-        with self.assertRaisesRegex(ThcError, r"call undo_step\(\) before close\(\)"):
-            s.undo_step()
+        for joined in (False, True):
+            if joined:
+                s.connect()
+            with self.assertRaisesRegex(ThcError, r"call undo_step\(\) before close\(\)"):
+                s.undo_step()
+        s.reduce(Bucket(torch.randn(4096))).wait()
+        s.undo_step()
 
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(ThcError("a sentence", 110)))

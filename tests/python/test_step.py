@@ -439,6 +439,8 @@ class Skipped(rig.HookTest):
         memories = self.memories(run.state, run.net)
         run.backward(1)
         self.assertFalse(torch.equal(self.memories(run.state, run.net)[0], memories[0]))
+        # the memories outlive a session, and so does what they were before
+        run.state.rejoin()
         for _ in range(2):
             run.state.undo_step()
             for got, want in zip(self.memories(run.state, run.net), memories):

@@ -286,6 +286,8 @@ class ThcState:
             if self.client and self._process == os.getpid():
                 self._memories.keep(self.client)
                 self.client = None
+                if self._ended:
+                    self._ended.left = True
                 self._shut()
 
     def rejoin(self):
@@ -296,7 +298,7 @@ class ThcState:
         """
         with self._lock:
             self._check_process()
-            step, self._step, self._ended = self._step, None, None
+            step, self._step = self._step, None
             try:
                 if self.client:
                     self.client.rejoin()
@@ -617,7 +619,7 @@ class ThcState:
         self._check_process()
         if not self._ended:
             return
-        if self._ended.keys and not self.client:
+        if self._ended.keys and self._ended.left:
             raise ThcError("the state has left its job, and its error memories keep what the last "
                            "step left there: call undo_step() before close()", errno.ENOTCONN)
         self._undo(self._ended)

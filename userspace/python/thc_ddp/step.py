@@ -59,6 +59,7 @@ class Step:
     went: for each bucket, the report.Went of its runs
     device: the device of the latest bucket
     last: True once the pass's last bucket has come
+    left: True if the state has left its job since, so that the client cannot undo the step
     pass_end: weak reference to the PassEnd that is queued for this step; it is
         dead if the pass was abandoned
     """
@@ -75,6 +76,7 @@ class Step:
         self.went = []
         self.device = torch.device("cpu")
         self.last = False
+        self.left = False
         self.pass_end = None
 
     def begin(self):
