@@ -13,13 +13,15 @@
 /* Looks for a message. @joins: the connection's number when the call began. Returns 1: there is one
  * that no other call is receiving; -EAGAIN: the call may wait for one; else what the call returns.
  */
-static int find_ready(const struct thc_sock *ts, u32 joins)
+static int find_ready(struct thc_sock *ts, u32 joins)
 {
 	lockdep_assert_held(&ts->lock);
 	if (ts->joins != joins)
 		return -ECANCELED;
-	if (!list_empty(&ts->ready))
+	if (!list_empty(&ts->ready)) {
+		ts->hidden |= ts->reading;
 		return ts->reading ? -EAGAIN : 1;
+	}
 	if (ts->state == THC_STATE_BROKEN)
 		return -ts->failure.error;
 	if (ts->state == THC_STATE_IDLE)
@@ -131,14 +133,16 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 	size_t whole;
 	int got = copy_answer(m, msg, len, &whole);
 	int error = got < 0 ? got : describe(m, msg);
-	bool more;
+	bool taken = !error && !(flags & MSG_PEEK), more;
 
 	spin_lock_bh(&ts->lock);
-	if (!error && !(flags & MSG_PEEK))
+	if (taken)
 		dequeue(ts, m);
 	thc_message_put(ts, m);
 	ts->reading = false;
-	more = need_not_wait(ts, ts->joins);
+	/* a message that stays has been told of: again, and a caller that peeks would spin */
+	more = (taken || ts->hidden) && need_not_wait(ts, ts->joins);
+	ts->hidden = false;
 	spin_unlock_bh(&ts->lock);
 	if (more)
 		ts->sk.sk_data_ready(&ts->sk);

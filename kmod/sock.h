@@ -89,6 +89,8 @@ enum thc_state {
  * @ready: messages to be received
  * @refused: bytes of the last message that did not fit, 0: the last one did
  * @reading: a recvmsg() has the turn
+ * @hidden: poll() or another recvmsg() was not told of a message because of that; cleared when the
+ *	call that has the turn ends
  * @writing: by stream, a sendmsg() has the turn
  * @turned_away: by stream, a sendmsg() got EAGAIN because another call was sending; cleared when
  *	that call ends
@@ -138,6 +140,7 @@ struct thc_sock {
 	struct list_head	ready;
 	u64			refused;
 	bool			reading;
+	bool			hidden;
 	bool			writing[THC_STREAMS];
 	bool			turned_away[THC_STREAMS];
 	u64			called_at;

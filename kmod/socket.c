@@ -70,6 +70,8 @@ static __poll_t thc_poll(struct file *file, struct socket *sock, poll_table *wai
 	spin_lock_bh(&ts->lock);
 	if (!list_empty(&ts->ready) && !ts->reading)
 		mask |= EPOLLIN | EPOLLRDNORM;
+	else if (!list_empty(&ts->ready))
+		ts->hidden = true;
 	if (ts->state == THC_STATE_IDLE)
 		mask |= EPOLLHUP | EPOLLOUT;
 	if (ts->state == THC_STATE_BROKEN)

@@ -478,7 +478,6 @@ static int stick_reader(struct missing *m, struct call *reader, int fd)
 		error = send_part(fd, 0, &add8, 1, 8);
 	while (!error && stats_of(fd).chunks < CHUNKS(m) + 1)
 		sleep_ms(1);
-	memset(reader, 0, sizeof(*reader));
 	reader->make = do_receive;
 	reader->fd = fd;
 	reader->payload = m->at;
@@ -535,6 +534,23 @@ TEST_F_TIMEOUT(fault, readers_take_turns, 60)
 	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
 	EXPECT_EQ(end_call(&other), ANSWER);
 	EXPECT_EQ(receive(self->fd[0], 0), 0);
+}
+
+/* Whoever did not see the message hears of it when a call that leaves it there is through. */
+TEST_F_TIMEOUT(fault, sigio_when_a_look_is_through, 60)
+{
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	ASSERT_EQ(want_signals(self->fd[0]), 0);
+	self->sender.flags = MSG_PEEK;
+	ASSERT_EQ(stick_reader(&self->m, &self->sender, self->fd[0]), 0);
+	while (next_signal(100))
+		;
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
+	EXPECT_EQ(next_signal(100), 0);
+	ASSERT_EQ(supply(&self->m), 0);
+	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
+	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
+	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), ANSWER);
 }
 
 /* --- setsockopt() or getsockopt() is stuck -------------------------------- */

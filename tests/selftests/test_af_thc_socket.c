@@ -146,6 +146,7 @@ TEST_F(job, epoll_says_what_changes)
 {
 	uint64_t bound = 12 << 10;	/* of one chunk */
 	char lanes[LANES] = "";
+	struct thc_received r;
 	uint32_t events;
 	int fd, ep;
 
@@ -165,6 +166,8 @@ TEST_F(job, epoll_says_what_changes)
 	EXPECT_EQ(events, EPOLLIN);
 	quieten(ep);
 	EXPECT_EQ(next_edge(ep, 100), 0) TH_LOG("an edge without a change");
+	EXPECT_EQ(receive_message(fd, lanes, LANES, &r, MSG_PEEK, NULL), LANES);
+	EXPECT_EQ(next_edge(ep, 100), 0) TH_LOG("an edge of a look");
 	/* room, and no message */
 	ASSERT_EQ(receive(fd, 0), ANSWER);
 	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLOUT);

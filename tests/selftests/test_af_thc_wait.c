@@ -262,6 +262,28 @@ TEST_F(job, sigio_when_there_is_room)
 	EXPECT_EQ(next_signal(0), 0);
 }
 
+/* A message is news once: whoever peeks at each signal, or cannot take it, would spin. */
+TEST_F(job, sigio_of_a_message_that_stays)
+{
+	char room[ANSWER];
+	struct thc_received r;
+	int fd, i;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
+	fd = self->fd[0];
+	ASSERT_EQ(want_signals(fd), 0);
+	ASSERT_EQ(send_part(fd, 0, &add8, 1, 8), 0);
+	ASSERT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
+	for (i = 0; i < 3; i++) {
+		EXPECT_EQ(receive_message(fd, room, ANSWER, &r, MSG_PEEK, NULL), ANSWER);
+		EXPECT_EQ(next_signal(100), 0) TH_LOG("of a look");
+		EXPECT_EQ(receive_message(fd, (void *)8, ANSWER, &r, 0, NULL), -EFAULT);
+		EXPECT_EQ(next_signal(100), 0) TH_LOG("of a failure");
+	}
+	EXPECT_EQ(receive(fd, 0), ANSWER);
+	EXPECT_EQ(next_signal(100), 0);
+}
+
 static int wait_in_connect(struct waiting *w)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
