@@ -14,7 +14,7 @@
 
 int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int flags);
 void thc_disconnect(struct thc_sock *ts);
-/* 0 when joined, or why not. */
+/* 0 when joined, or why not, which the caller is told: connect() need not tell it then. */
 int thc_connect_outcome(struct thc_sock *ts);
 int thc_sendmsg(struct socket *sock, struct msghdr *msg, size_t len);
 int thc_recvmsg(struct socket *sock, struct msghdr *msg, size_t len, int flags);

@@ -197,10 +197,12 @@ int thc_connect_outcome(struct thc_sock *ts)
 	int error = 0;
 
 	spin_lock_bh(&ts->lock);
-	if (ts->state == THC_STATE_BROKEN)
+	if (ts->state == THC_STATE_BROKEN) {
 		error = -ts->failure.error;
-	else if (ts->state != THC_STATE_READY)
+		ts->unclaimed = false;
+	} else if (ts->state != THC_STATE_READY) {
 		error = -ENOTCONN;
+	}
 	spin_unlock_bh(&ts->lock);
 	return error;
 }

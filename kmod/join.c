@@ -304,8 +304,6 @@ void thc_join_work(struct work_struct *work)
 		thc_state_break(ts, (struct thc_failure){ .error = -error });
 	} else {
 		ts->state = THC_STATE_READY;
-		/* poll() may have told the caller to call connect() again, until it returns 0 */
-		ts->unclaimed |= ts->remote.sthc_inet && ts->shards > 1;
 		wake(ts);
 	}
 	spin_unlock_bh(&ts->lock);

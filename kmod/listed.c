@@ -80,6 +80,8 @@ static bool add(struct thc_sock *ts, const struct listed *l)
 		for (i = 1; i < l->list.count; i++)
 			ts->peers[i] = l->peer[i];
 		ts->shards = l->list.count;
+		/* poll() may have told the caller to call connect() until that tells the end */
+		ts->unclaimed = true;
 	}
 	spin_unlock_bh(&ts->lock);
 	return fits;

@@ -193,6 +193,29 @@ TEST_F(listed, connect_that_does_not_wait)
 	EXPECT_GT(epoch_of(self->fd[0]), epoch);
 }
 
+/* A call after the end tells how the join has ended, if that was badly, too. */
+TEST_F(listed, connect_that_does_not_wait_tells_a_failure)
+{
+	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
+
+	ASSERT_EQ(start_shard(&self->daemon[0], SHARDED "1", 0, 2), 0);
+	ASSERT_EQ(set_nonblock(self->fd[0], true), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
+	ASSERT_EQ(connect_again(self->fd[0], &a), EINPROGRESS);
+	ASSERT_EQ(wait_for(self->fd[0], POLLPRI, PATIENCE_MS), 0);
+	ASSERT_EQ(connect_again(self->fd[0], &a), EALREADY);
+	ASSERT_EQ(wait_for(self->fd[0], POLLERR, PATIENCE_MS), 0);
+	EXPECT_EQ(connect_again(self->fd[0], &a), ECONNREFUSED) TH_LOG("it began anew");
+	/* what has been told begins anew */
+	EXPECT_EQ(connect_again(self->fd[0], &a), EINPROGRESS);
+	/* sendmsg() tells it, too */
+	ASSERT_EQ(wait_for(self->fd[0], POLLPRI, PATIENCE_MS), 0);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EAGAIN);
+	ASSERT_EQ(wait_for(self->fd[0], POLLERR, PATIENCE_MS), 0);
+	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -ECONNREFUSED);
+	EXPECT_EQ(connect_again(self->fd[0], &a), EINPROGRESS);
+}
+
 /* A program that knows nothing of several aggregators sends, and that is enough. */
 TEST_F(listed, sendmsg_opens_the_others)
 {
