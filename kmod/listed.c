@@ -99,7 +99,9 @@ static void drop(const struct listed *l)
 		thc_peer_free(l->peer[i]);
 }
 
-/* Number @shard could not be opened. */
+/* Number @shard could not be opened, or number 0 has changed its mind. If the join still goes on it
+ * ends.
+ */
 static void fail(struct thc_sock *ts, u32 shard, int error)
 {
 	struct thc_failure failure = { .error = -error, .shard = shard };
@@ -136,12 +138,17 @@ static void open_listed(struct thc_sock *ts, struct listed *l)
 		if (error)
 			break;
 	}
-	if (error)
+	if (error) {
 		uncharge_rest(ts, l);
-	if (error || !add(ts, l))
+	} else if (!add(ts, l)) {
+		/* to open others in the same call would keep the files of these, too */
+		error = -EPROTO;
+		i = 0;
+	}
+	if (error) {
 		drop(l);
-	if (error)
 		fail(ts, i, error);
+	}
 	/* the first JOIN to each */
 	thc_engine_kick(ts);
 }

@@ -8,6 +8,7 @@
 #include "fake.h"
 #include "harness.h"
 #include "knownjob.h"
+#include "waiting.h"
 
 #define AT		"127.0.0.1"
 #define DAEMONS_MAX	16
@@ -509,6 +510,87 @@ TEST_F(list, number_0_may_take_it_back)
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
 	EXPECT_EQ(shards_of(self->fd), 1);
+}
+
+#define MANY	32	/* in one part */
+
+/* As above, of many. */
+struct long_list {
+	struct listing_packet		p;
+	struct thc_record_address	more[MANY - 2];
+};
+
+/* Lists @count of them, or hides the list; all ranks are not in. */
+static void make_long_list(struct long_list *l, fake_nonce nonce, uint16_t count,
+			   const struct sockaddr_in *worker)
+{
+	unsigned int i;
+
+	memset(l, 0, sizeof(*l));
+	make_listing(&l->p, nonce);
+	l->p.w.flags = htobe16(THC_WELCOME_F_ONE_PORT);
+	l->p.w.shards = htobe16(count);
+	l->p.list.count = htobe16(MANY);
+	l->p.list.head.bytes = htobe16(4 + MANY * sizeof(l->more[0]));
+	for (i = 2; i < MANY; i++) {
+		l->more[i - 2] = l->p.at[0];
+		l->more[i - 2].port = htobe16((uint16_t)(FAKE_PORT + 100 * i));
+	}
+	if (count == 1)
+		hide_list(&l->p);
+	seal_welcome(fake_seals(), &l->p.h, sizeof(*l), worker);
+}
+
+/* Of this namespace, the kernel's own, too. */
+static long sockets_used(void)
+{
+	FILE *f = fopen("/proc/net/sockstat", "r");
+	long used = -1;
+
+	if (!f || fscanf(f, "sockets: used %ld", &used) != 1)
+		used = -1;
+	if (f)
+		fclose(f);
+	return used;
+}
+
+static int wait_in_connect(struct waiting *w)
+{
+	struct sockaddr_thc a = fake_place();
+
+	return connect(w->fd, (void *)&a, sizeof(a)) ? -errno : 0;
+}
+
+/* Not while a call opens them: it would open others, for ever, and what it has opened before ends
+ * with the call alone.
+ */
+TEST_F(list, number_0_may_not_take_it_back_meanwhile)
+{
+	struct waiting w = { .call = wait_in_connect, .number = SYS_connect, .fd = self->fd };
+	struct sockaddr_in worker;
+	struct long_list l[2];
+	fake_nonce nonce;
+	unsigned int i;
+	uint64_t start;
+	long used;
+
+	ASSERT_EQ(set_u32(self->fd, THC_OPT_JOIN_TIMEOUT, 8000), 0);
+	ASSERT_EQ(begin_waiting(&w), 0);
+	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
+	make_long_list(&l[0], nonce, MANY, &worker);
+	make_long_list(&l[1], nonce, 1, &worker);
+	used = sockets_used();
+	ASSERT_GT(used, 0);
+	start = now_ms();
+	for (i = 0; !(poll_now(self->fd) & POLLERR) && now_ms() - start < 6000; i++) {
+		ASSERT_EQ(send_one(self->udp, &worker, &l[i % 2], sizeof(l[0])), 0);
+		/* the call has begun to open them, sooner or later; then it has closed them */
+		usleep(i % 2 ? 20000 : 200U << (i / 32 < 7 ? i / 32 : 7));
+	}
+	used = sockets_used() - used;
+	EXPECT_LT(used, 3 * MANY) TH_LOG("%ld more are open", used);
+	EXPECT_EQ(end_waiting(&w), -EPROTO);
+	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
 }
 
 TEST_F(list, nobody_opens_them)
