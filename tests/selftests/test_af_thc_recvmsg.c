@@ -73,6 +73,30 @@ TEST_F(job, complete_messages_can_be_received_after_a_failure)
 	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
 }
 
+/* What the kernel keeps for SO_ERROR recvmmsg() tells before it looks for a message. */
+TEST_F(job, recvmmsg_tells_a_failure_first)
+{
+	char room[ANSWER];
+	struct iovec iov = { .iov_base = room, .iov_len = sizeof(room) };
+	struct mmsghdr in = { .msg_hdr = { .msg_iov = &iov, .msg_iovlen = 1 } };
+	socklen_t len = sizeof(int);
+	int error = -1;
+
+	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
+	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 1500), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
+	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
+	ASSERT_EQ(wait_for(self->fd[0], POLLERR, PATIENCE_MS), 0);
+	EXPECT_EQ(recvmmsg(self->fd[0], &in, 1, 0, NULL), -1);
+	EXPECT_EQ(errno, ETIMEDOUT);
+	ASSERT_EQ(getsockopt(self->fd[0], SOL_SOCKET, SO_ERROR, &error, &len), 0);
+	EXPECT_EQ(error, 0);
+	EXPECT_EQ(recvmmsg(self->fd[0], &in, 1, 0, NULL), 1);
+	EXPECT_EQ(in.msg_len, ANSWER);
+	EXPECT_EQ(receive(self->fd[0], 0), -ETIMEDOUT);
+}
+
 AFTHC_FIXTURE(calls)
 
 static ssize_t receive_into(int fd, void *control, size_t bytes, int *flags)
