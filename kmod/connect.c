@@ -15,8 +15,8 @@
 #include "sock.h"
 #include "wait.h"
 
-/* Drops one message; false: there is none. Nobody adds any, since the socket is idle, but a
- * recvmsg() may still take one that is ready.
+/* Drops one message; false: no message is left. The idle socket gets no new ones, but a recvmsg()
+ * may still take one that is ready.
  */
 static bool drop_one(struct thc_sock *ts)
 {
@@ -40,8 +40,8 @@ static bool drop_one(struct thc_sock *ts)
 	return m;
 }
 
-/* Back to a socket that was never connected. The order matters: Documentation/locking.md,
- * "Taking down".
+/* Takes the connection down; the socket is as if it had never been connected. The order matters:
+ * Documentation/locking.md, "Taking down".
  */
 void thc_disconnect(struct thc_sock *ts)
 {
@@ -70,7 +70,7 @@ void thc_disconnect(struct thc_sock *ts)
 	ts->unclaimed = false;
 	memset(ts->turned_away, 0, sizeof(ts->turned_away));
 	shards = ts->shards;
-	/* windows end, what they have done stays counted */
+	/* the windows end with their peers; their cuts stay counted */
 	for (i = 0; i < shards; i++)
 		ts->stats.window_cuts += ts->peers[i]->sender.window.cuts;
 	ts->shards = 0;
@@ -81,7 +81,9 @@ void thc_disconnect(struct thc_sock *ts)
 	WRITE_ONCE(ts->sk.sk_err, 0);
 }
 
-/* Where the job is: in the address, or told by the host's administrator, with its key. */
+/* Finds the job's aggregators: in the address, or, with the key, in the host job that the
+ * administrator has described.
+ */
 static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_host_job *job)
 {
 	int error;
@@ -101,8 +103,9 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 	return error;
 }
 
-/* The key: the socket's, or the host's, and then the socket has none that would be ignored. Frames
- * of what derives keys are large: here they are gone before the network is asked.
+/* Takes the key of the socket, or of the host job. With a host job, a key of the socket would be
+ * ignored, so it is an error. noinline: key derivation needs large stack frames, which are gone
+ * before the network is called.
  */
 static noinline int find_key(const struct thc_sock *ts, const struct sockaddr_thc *a,
 			     struct thc_host_job *job)
@@ -118,7 +121,7 @@ static noinline int find_key(const struct thc_sock *ts, const struct sockaddr_th
 	return 0;
 }
 
-/* The job of the last connect(), with the key that it had then? */
+/* True if address and key are those of the last connect(). */
 static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a,
 			const struct thc_host_job *job)
 {
@@ -126,7 +129,7 @@ static bool is_same_job(const struct thc_sock *ts, const struct sockaddr_thc *a,
 	       !memcmp(&ts->join_key, &job->join, sizeof(job->join));
 }
 
-/* The peers of a socket that is idle, one for each aggregator that is known. */
+/* Makes a peer for each known aggregator. The socket is idle. */
 static int make_peers(struct thc_sock *ts, const struct thc_host_job *job)
 {
 	int error = thc_peer_charge(ts, job->shards);
@@ -173,7 +176,7 @@ static int start_join(struct thc_sock *ts, const struct sockaddr_thc *a,
 {
 	int error;
 
-	/* before what wakes up those who wait on the socket as it was */
+	/* first, so that calls waiting on the old connection see another number when they wake */
 	spin_lock_bh(&ts->lock);
 	ts->joins++;
 	spin_unlock_bh(&ts->lock);
@@ -207,9 +210,8 @@ int thc_connect_outcome(struct thc_sock *ts)
 	return error;
 }
 
-/* A join with this address and key is under way, or ended while the call that waited for
- * it was interrupted: it is not to begin anew. A call that waits owes its outcome
- * to somebody.
+/* True if a join with this address and key is under way, or has ended without telling its result:
+ * it must not begin anew. A call that waits leaves the result unclaimed until it returns it.
  */
 static bool has_begun(struct thc_sock *ts, const struct sockaddr_thc *a,
 		      const struct thc_host_job *job, bool waits)
@@ -233,7 +235,7 @@ static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_h
 	error = find_key(ts, a, job);
 	if (error)
 		return error;
-	/* one port is for one aggregator; what is connected stays so */
+	/* a bound port can serve only one aggregator; the old connection stays */
 	if (job->shards > 1 && ts->bound.port)
 		return -EINVAL;
 	if (has_begun(ts, a, job, waits)) {
@@ -241,20 +243,20 @@ static int begin(struct thc_sock *ts, const struct sockaddr_thc *a, struct thc_h
 		return !waits && thc_state_of(ts) == THC_STATE_JOINING ? -EALREADY : 0;
 	}
 	error = start_join(ts, a, job, waits);
-	/* other calls that wait: they are canceled */
+	/* calls that wait on the old connection return ECANCELED */
 	ts->sk.sk_state_change(&ts->sk);
-	/* although the aggregator may have answered: poll() tells what is to be done, each time */
+	/* even if the aggregator has answered: poll() tells the caller what to do next */
 	return error || waits ? error : -EINPROGRESS;
 }
 
-/* thc_done: connection number @joins has ended, or needs the process that makes it. */
+/* thc_done: the join of connection number @joins is over, or needs a call of this process. */
 static bool needs_call(struct thc_sock *ts, u64 joins)
 {
 	return thc_has_joined(ts, joins) || thc_join_needs_call(ts);
 }
 
-/* Has connection number @joins, which was waited for, been made, with @error? If it needs this
- * process, it goes on.
+/* True if the join of connection number @joins is over, with its result in *@error. A join that
+ * needs this process is helped on.
  */
 static bool has_ended(struct thc_sock *ts, u32 joins, int *error)
 {
@@ -275,7 +277,7 @@ static bool has_ended(struct thc_sock *ts, u32 joins, int *error)
 	return ended;
 }
 
-/* Waits for the end of connection number @joins. */
+/* Waits for the end of the join of connection number @joins. */
 static int wait_for_end(struct thc_sock *ts, u32 joins, long timeo)
 {
 	int error;
@@ -288,7 +290,7 @@ static int wait_for_end(struct thc_sock *ts, u32 joins, long timeo)
 	return error;
 }
 
-/* An address again, of a socket that is connected or broken, joins again. */
+/* connect() on a socket that is connected or broken joins again. */
 int thc_connect(struct socket *sock, struct sockaddr_unsized *name, int len, int flags)
 {
 	const struct sockaddr_thc *a = (const void *)name;

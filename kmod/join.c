@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Joining a job: JOIN to every aggregator until WELCOME says that all ranks
- * are in, and the job's constants out of it. Leaving: LEAVE, best effort.
+ * Joining a job: sends JOIN to every aggregator until WELCOME says that all ranks
+ * are in, and takes the job's constants from WELCOME. Leaving: LEAVE, best effort.
  *
- *	connect()        JOIN, again after thc_join_interval()
- *	CHALLENGE        JOIN that says it, at once
- *	WELCOME          constants; with a group: join_work joins it
- *	WELCOME (group)  next JOIN says HEARD
- *	WELCOME READY    from all: join_work makes room for slots, READY; if the host's messages
- *	                 leave none, it tries again until the time to join is over
+ *	connect()        sends JOIN, and again after thc_join_interval()
+ *	CHALLENGE        JOIN at once, with that challenge in it
+ *	WELCOME          constants; if it names a group, join_work joins the group
+ *	WELCOME (group)  the next JOIN says HEARD
+ *	WELCOME READY    from all aggregators: join_work makes room for the slots, then the socket
+ *	                 is READY; without room it tries again until the time to join is over
  */
 #include <linux/random.h>
 
@@ -19,16 +19,15 @@
 #include "state.h"
 #include "wait.h"
 
-/* ns from one look whether there is memory for a job's slots to the next. */
+/* ns between two attempts to get memory for a job's slots. */
 #define MEMORY_AGAIN	(20 * THC_NS_PER_MS)
 
-/* Of sockets without a user; each user has its own. */
+/* Runs join_work of sockets without a user; each user has a queue of its own. */
 static struct workqueue_struct *join_queue;
 
-/* For join_work, which waits for RTNL. Who holds RTNL may wait for whatever is queued in one
- * of the system's workqueues: here is nothing but our own. Unbound, since it sleeps for long
- * and needs no CPU of its own. The cgroup of who made the socket may let it wait, too, so users
- * share none.
+/* join_work takes RTNL, whose holder may flush the system's workqueues: join_work in one of those
+ * would deadlock. Unbound, since join_work sleeps for long and needs no CPU of its own. Its
+ * allocations may also wait for the memory cgroup of the socket's creator, so users share no queue.
  */
 struct workqueue_struct *thc_join_queue_new(int most)
 {
@@ -71,7 +70,7 @@ static struct thc_joiner joiner_at(const void *home, u32 shard)
 	return (struct thc_joiner){ &ts->peers[shard]->joining, &ts->peers[shard]->sender };
 }
 
-/* A job of the host lists its aggregators. Of a job at an address number 0 does, once. */
+/* A host job names all aggregators. For a job at an address, aggregator 0 lists them, once. */
 static struct thc_joiners joiners_of(const struct thc_sock *ts)
 {
 	lockdep_assert_held(&ts->lock);
@@ -93,7 +92,7 @@ bool thc_join_lacks(const struct thc_sock *ts)
 bool thc_join_needs_call(const struct thc_sock *ts)
 {
 	lockdep_assert_held(&ts->lock);
-	/* of a WELCOME that comes in several parts the list may not be there */
+	/* the list may still be missing while only some parts of WELCOME have come */
 	return ts->state == THC_STATE_JOINING && thc_join_lacks(ts) &&
 	       thc_parts_whole(&ts->peers[0]->joining.parts);
 }
@@ -121,7 +120,7 @@ static void give_up(struct thc_sock *ts)
 	thc_state_break(ts, failure);
 }
 
-/* All are in: join_work makes the socket ready. */
+/* All ranks are in. If join_work found no memory, starts it again at @memory_at. */
 static void wait_for_memory(struct thc_sock *ts, u64 now, u64 *due)
 {
 	if (!ts->memory_at)
@@ -158,14 +157,16 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* Each WELCOME names the group again, and one of an aggregator that has restarted another one. */
+/* True if @p is to join the group that WELCOME named last. Every WELCOME names the group; an
+ * aggregator that has restarted names another one.
+ */
 static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *group)
 {
 	return thc_joining_wants_group(&p->joining, now) && thc_peer_group(p, group) &&
 	       !thc_peer_in_group(p, group);
 }
 
-/* Do answers come to a group that we hear? */
+/* True if answers come to a group that @p has joined. */
 static bool needs_group(const struct thc_peer *p)
 {
 	struct thc_address group;
@@ -183,7 +184,7 @@ static void wake(struct thc_sock *ts)
 {
 	ts->sk.sk_state_change(&ts->sk);
 	thc_wake_senders(ts);
-	/* connect() that does not wait returned before */
+	/* for a nonblocking connect(), which has returned already */
 	sk_wake_async(&ts->sk, SOCK_WAKE_IO, POLL_OUT);
 }
 
@@ -227,8 +228,8 @@ enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr
 	return thc_joining_challenge(&p->joining, &p->sender, h, c, port);
 }
 
-/* For all or none: who waits for memory holds none that others wait for, not even while it looks
- * whether there is enough.
+/* Room for the flights of all peers, or of none: a socket that waits for memory keeps none that
+ * other sockets wait for. So all flights are charged before any is allocated.
  */
 static int alloc_flights(struct thc_sock *ts)
 {
@@ -267,7 +268,7 @@ void thc_join_work(struct work_struct *work)
 	bool ready;
 	int error;
 
-	/* who adds more aggregators queues this work again */
+	/* aggregators that are added later queue this work again by their WELCOME */
 	spin_lock_bh(&ts->lock);
 	shards = ts->shards;
 	spin_unlock_bh(&ts->lock);
@@ -291,7 +292,7 @@ void thc_join_work(struct work_struct *work)
 	if (!ready)
 		return;
 	error = make_ready(ts);
-	/* the keys that were made of it stay */
+	/* the epoch's keys have been derived: the secret is not needed any more */
 	if (error != -ENOBUFS)
 		memzero_explicit(ts->job_key, sizeof(ts->job_key));
 	spin_lock_bh(&ts->lock);
@@ -327,7 +328,7 @@ void thc_join_leave(struct thc_sock *ts)
 	}
 	spin_unlock_bh(&ts->lock);
 	thc_outbox_flush(ts);
-	/* a softirq that was sending takes these along */
+	/* a context that is flushing the outbox sends the LEAVEs, too: wait for it */
 	if (READ_ONCE(ts->flushing))
 		synchronize_net();
 }

@@ -10,8 +10,8 @@
 struct thc_peer;
 struct thc_sock;
 
-/* For join_work of sockets that may wait for each other, of @most at once, 0: of many; NULL: no
- * memory.
+/* Makes a workqueue for join_work of sockets that may wait for each other. @most: work items that
+ * run at once, 0: the kernel's default. NULL: no memory.
  */
 struct workqueue_struct *thc_join_queue_new(int most);
 int thc_join_init(void);
@@ -19,20 +19,20 @@ void thc_join_exit(void);
 void thc_join_begin(struct thc_sock *ts, u64 now);
 /* Begins to join at the aggregator of @p. */
 void thc_join_begin_at(struct thc_peer *p, u64 now);
-/* Has the first aggregator named more aggregators than @ts has peers? There is one at least. */
+/* True if the first aggregator lists more aggregators than @ts has peers. @ts has at least one. */
 bool thc_join_lacks(const struct thc_sock *ts);
-/* Does the join wait for a call of the process that connects, which is to open the other
- * aggregators (listed.c)?
+/* True if the join waits for a system call of the connecting process, which is to open the other
+ * aggregators (listed.c).
  */
 bool thc_join_needs_call(const struct thc_sock *ts);
-/* JOINs that are due; lowers *@due to the time of the next. */
+/* Sends JOINs that are due; lowers *@due to the time of the next one. */
 void thc_join_run(struct thc_sock *ts, u64 now, u64 *due);
-/* Why a WELCOME that came so is of no use, or THC_DROP_NONE. */
+/* Handles a WELCOME. Returns why it was dropped, or THC_DROP_NONE. */
 enum thc_drop_reason thc_join_welcome(struct thc_peer *p, const struct thc_hdr *h,
 				      const struct thc_welcome *w, u32 bytes,
 				      struct thc_origin from);
-/* Why a CHALLENGE from the aggregator's @port is of no use, or THC_DROP_NONE: thc_join_run() will
- * answer it.
+/* Notes a CHALLENGE from the aggregator's @port, which thc_join_run() answers. Returns why it was
+ * dropped, or THC_DROP_NONE.
  */
 enum thc_drop_reason thc_join_challenge(struct thc_peer *p, const struct thc_hdr *h,
 					const struct thc_challenge *c, u16 port);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A job with several aggregators: number 0, which the address of connect() names, lists all in its
- * WELCOME. Their UDP sockets have to be the process's that connects (thc_peer_open()), but WELCOME
- * comes in a softirq. So the join waits for a system call of that process, which opens them:
+ * WELCOME. The process that connects has to make their UDP sockets (thc_peer_open()), but WELCOME
+ * comes in a softirq. So the join waits for a system call of that process:
  *
  *	WELCOME		thc_join_needs_call() is true: connect() wakes up, or poll() says POLLPRI
  *	system call	thc_listed_open(): the peers are made, opened, and become the socket's
@@ -21,8 +21,8 @@
 
 /**
  * struct listed - aggregators on their way into a socket
- * @list: where they are
- * @peer: by number; the first one's is the socket's already
+ * @list: their addresses
+ * @peer: new peers, by number; entry 0 is NULL, since the socket has that peer
  * @key: the job's secret key
  */
 struct listed {
@@ -31,7 +31,8 @@ struct listed {
 	u8			key[THC_KEY_BYTES];
 };
 
-/* The list, and the key, which is there as long as the socket is not ready; false: none is waiting.
+/* Copies the list, and the key, which the socket keeps until it is READY. False: the join does not
+ * wait for a call.
  */
 static bool copy_list(struct thc_sock *ts, struct listed *l)
 {
@@ -53,7 +54,7 @@ static int open_one(struct thc_sock *ts, struct listed *l, u32 i)
 {
 	struct thc_address at = thc_address_of(&l->list.at[i], (int)ts->remote.sthc_ifindex);
 
-	/* one port is for one aggregator */
+	/* a bound port can serve only one aggregator */
 	if (ts->bound.port)
 		return -EINVAL;
 	if (!thc_address_is_host(&at))
@@ -62,8 +63,8 @@ static int open_one(struct thc_sock *ts, struct listed *l, u32 i)
 	return l->peer[i] ? thc_peer_open(l->peer[i], thc_receive) : -ENOMEM;
 }
 
-/* The peers become the socket's; false: the join has ended meanwhile, or number 0 has changed its
- * mind.
+/* Makes the peers the socket's. False: the join has ended meanwhile, or number 0 now lists another
+ * number of aggregators.
  */
 static bool add(struct thc_sock *ts, const struct listed *l)
 {
@@ -87,7 +88,7 @@ static bool add(struct thc_sock *ts, const struct listed *l)
 	return fits;
 }
 
-/* Takes down what has not become the socket's. */
+/* Takes down peers that did not become the socket's. */
 static void drop(const struct listed *l)
 {
 	u32 i;
@@ -99,8 +100,8 @@ static void drop(const struct listed *l)
 		thc_peer_free(l->peer[i]);
 }
 
-/* Number @shard could not be opened, or number 0 has changed its mind. If the join still goes on it
- * ends.
+/* Breaks the socket if the join still goes on: aggregator number @shard could not be opened, or
+ * number 0 has changed its list.
  */
 static void fail(struct thc_sock *ts, u32 shard, int error)
 {
@@ -114,7 +115,7 @@ static void fail(struct thc_sock *ts, u32 shard, int error)
 	spin_unlock_bh(&ts->lock);
 }
 
-/* Room for those that were not made goes back. */
+/* Gives back the room of peers that were not made. */
 static void uncharge_rest(struct thc_sock *ts, const struct listed *l)
 {
 	u32 i;
@@ -141,7 +142,7 @@ static void open_listed(struct thc_sock *ts, struct listed *l)
 	if (error) {
 		uncharge_rest(ts, l);
 	} else if (!add(ts, l)) {
-		/* to open others in the same call would keep the files of these, too */
+		/* the files of these sockets end with the call: it opens no others */
 		error = -EPROTO;
 		i = 0;
 	}
@@ -149,7 +150,7 @@ static void open_listed(struct thc_sock *ts, struct listed *l)
 		drop(l);
 		fail(ts, i, error);
 	}
-	/* the first JOIN to each */
+	/* sends the first JOIN to each new peer */
 	thc_engine_kick(ts);
 }
 
