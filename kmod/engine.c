@@ -19,8 +19,8 @@ static bool has_chunk(const struct thc_message *m, u64 number)
 	return number - m->first < m->chunks;
 }
 
-/* The message with chunk @number of the stream over all shards, or NULL, from @m
- * on; or, if there is none yet, from the last one back.
+/* The message that has chunk @number, counted over all shards, or NULL. Searches from @m on; if @m
+ * is NULL, from the last message back.
  */
 static struct thc_message *owner_of(struct thc_sock *ts, int stream, struct thc_message *m,
 				    u64 number)
@@ -48,7 +48,9 @@ struct thc_host {
 	bool			full;	/* there was no room for a packet */
 };
 
-/* One packet may always be on its way: timers and timeouts belong to flights. */
+/* One packet of a stream may always be in flight: the retransmission timer and the timeout need a
+ * flight.
+ */
 THC_INLINE int thc_host_may_send(struct thc_host *host, const struct thc_stream *st)
 {
 	if (!st->in_flight || thc_peer_may_send(host->p))
@@ -89,7 +91,9 @@ THC_INLINE void thc_host_send(struct thc_host *host, const struct thc_flight *f)
 		ts->stats.send_errors++;	/* overdue soon */
 }
 
-/* A message that has been sent may be gone soon: from here on its peer is at the next one. */
+/* Ends the train, and moves @p on to the message with its next chunk: a message that has been sent
+ * may be freed soon.
+ */
 THC_INLINE void thc_host_flush(struct thc_host *host)
 {
 	struct thc_peer *p = host->p;
@@ -107,8 +111,9 @@ THC_INLINE void thc_host_flush(struct thc_host *host)
 
 /* --- failures ------------------------------------------------------------- */
 
-/* Does a rank that has left end the socket? A job with a deadline goes on without it. What ranks
- * agree on may lack a rank, of a round whose predecessor's data the caller has yet to send.
+/* True if a rank that has left breaks the socket. A job with a deadline goes on without that rank.
+ * A chunk of the control stream may miss it while the caller has yet to send the data of the round
+ * before.
  */
 static bool needs_all(const struct thc_sock *ts, const struct thc_peer *p, u64 now)
 {
@@ -130,7 +135,7 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 
 	lockdep_assert_held(&ts->lock);
 	for (stream = 0; stream < THC_STREAMS; stream++) {
-		/* in their order, without a look at those that have been delivered */
+		/* oldest first; messages that have been delivered are not walked */
 		list_for_each_entry_reverse(m, &ts->messages[stream], list)
 			if (m->closed)
 				break;
@@ -150,7 +155,7 @@ static void deliver_partial(struct thc_sock *ts, u64 now)
 		ts->sk.sk_data_ready(&ts->sk);
 }
 
-/* Breaks the socket if nothing moves. */
+/* If there is no point in waiting: breaks the socket, or delivers the sums that have come. */
 THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now)
 {
 	struct thc_sock *ts = host->ts;
@@ -189,8 +194,8 @@ static u64 transmit(struct thc_sock *ts, struct thc_peer *p, struct thc_train *t
 	lockdep_assert_held(&ts->lock);
 	thc_worker_send(&host, &p->sender, now);
 	due = thc_worker_send_again(&host, &p->sender, now);
-	/* The UDP socket hears when the network is done with something, but it may outlive
-	 * this module, and so would the callback: we look again.
+	/* sk_write_space() would tell when the network has freed packets, but the UDP socket, and
+	 * so the callback, may outlive this module: look again instead.
 	 */
 	return host.full ? min(due, now + THC_LOOK_MOST) : due;
 }

@@ -12,7 +12,7 @@
 #include "sock.h"
 #include "wait.h"
 
-/* The value, from memory that may take its time to come: without locks. */
+/* Reads the value. Called without locks: a fault on the caller's memory may take long. */
 static int get_value(int option, sockptr_t from, unsigned int len, u64 *value)
 {
 	u32 word;
@@ -29,7 +29,7 @@ static int get_value(int option, sockptr_t from, unsigned int len, u64 *value)
 	return 0;
 }
 
-/* None: the socket forgets its key. The job that it is in keeps what came from the key. */
+/* @len 0: the socket forgets its key. The job that it is in keeps the keys derived from it. */
 static int set_key(struct thc_sock *ts, sockptr_t from, unsigned int len)
 {
 	u8 key[THC_KEY_BYTES] = { 0 };
@@ -63,14 +63,14 @@ static int set_memory(struct thc_sock *ts, u64 bytes)
 {
 	if (!bytes)
 		return -EINVAL;
-	/* it is the host's: root of a user namespace may be anybody */
+	/* the memory is the host's, and any user may be root of a user namespace */
 	if (bytes > THC_MEMORY_DEFAULT && !capable(CAP_NET_ADMIN))
 		return -EPERM;
 	if (bytes > THC_MEMORY_MAX)
 		return -EINVAL;
 	spin_lock_bh(&ts->lock);
 	ts->memory = bytes;
-	/* it may never fit now, which sendmsg() says */
+	/* the refused message may never fit now: sendmsg() says so */
 	ts->refused = 0;
 	thc_wake_senders(ts);
 	spin_unlock_bh(&ts->lock);
@@ -162,8 +162,8 @@ static int read_option(struct thc_sock *ts, int option, union option_value *v)
 	return -ENOPROTOOPT;
 }
 
-/* The last WELCOME of the first aggregator, whole, with its records, in memory for kvfree(), if
- * there is any. Returns its size, or an error.
+/* Copies the first aggregator's last whole WELCOME, with its records, to *@job, if there is one.
+ * The caller frees *@job with kvfree(). Returns its size, or an error.
  */
 static int read_job(struct thc_sock *ts, struct thc_job_info **job)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Packets in, in the network's softirq. They are received from the UDP socket's
- * queue as soon as they are there: a tunnel's hook (encap_rcv) would come a step
- * earlier, but for it the kernel takes apart what GRO has coalesced. Here 60
- * answers in one make one look at the clock, and one super-packet out. The lanes
- * of an answer are copied once, straight to their place in the message, and
- * count only if the packet's sum is right.
+ * queue as soon as they are there. A tunnel's hook (encap_rcv) would get them a
+ * step earlier, but for it the kernel segments what GRO has coalesced. Here 60
+ * coalesced answers cost one look at the clock, and send one super-packet. The
+ * lanes of an answer are copied once, straight to their place in the message,
+ * and count only if the packet's tag is right.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -23,12 +23,12 @@
 #include "state.h"
 #include "trace.h"
 
-/* Packets that a call takes from a queue before it looks at them. Whoever adds one calls us, so
- * that what is left is another call's.
+/* Packets that a call takes from a queue before it handles them. UDP calls sk_data_ready once for
+ * every packet, so another call takes the rest.
  */
 #define RECEIVE_PACKETS	64
 
-/* The notes of the layers below on a packet, or on all that GRO has coalesced. */
+/* What UDP and IP headers say of a packet, or of all packets that GRO has coalesced. */
 static struct thc_origin origin_of(const struct sk_buff *skb)
 {
 	struct thc_origin o = { .port = be16_to_cpu(udp_hdr(skb)->source) };
@@ -86,7 +86,7 @@ static bool read_on(struct reader *r, void *to, u32 bytes)
 	return true;
 }
 
-/* A packet that changes nothing. */
+/* Counts a packet that changed nothing. */
 static void drop(struct thc_sock *ts, enum thc_drop_reason reason)
 {
 	ts->stats.bad_tag += reason == THC_DROP_TAG;
@@ -211,8 +211,8 @@ static void receive_one(struct thc_peer *p, struct sock *sk, struct sk_buff *skb
 	consume_skb(skb);
 }
 
-/* From anybody else. Anybody may send as many as the network carries, to queues of all CPUs: they
- * are counted without the lock, which is for those who work.
+/* Drops packets that are not the aggregator's. Anybody can flood the queues of all CPUs, so they
+ * are counted without thc_sock.lock: a flood must not delay answers.
  */
 static void turn_away(struct thc_peer *p, struct sock *sk, struct sk_buff *skb)
 {

@@ -34,8 +34,8 @@ static bool need_not_wait(struct thc_sock *ts, u64 joins)
 	return find_ready(ts, joins) != -EAGAIN;
 }
 
-/* The first message that is ready, which stays where it is; with a reference and
- * the turn to receive it. NULL: *@error is what find_ready() returned.
+/* Takes the turn to receive, and a reference to the first ready message, which stays in the list.
+ * NULL: *@error is what find_ready() returned.
  */
 static struct thc_message *first_ready(struct thc_sock *ts, u32 joins, int *error)
 {
@@ -126,7 +126,7 @@ static void dequeue(struct thc_sock *ts, struct thc_message *m)
 	thc_message_put(ts, m);
 }
 
-/* Called in its turn, which it gives back. */
+/* The caller has the turn to receive and a reference to @m; both end here. */
 static int receive_message(struct thc_sock *ts, struct thc_message *m, struct msghdr *msg,
 			   size_t len, int flags)
 {

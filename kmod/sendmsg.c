@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * sendmsg(): one message, copied once, into the packets that will carry it. The
- * caller's memory may take its time to come: no lock is held then, but its
- * stream's turn (thc_sock.writing) is.
+ * copy may fault and sleep for long, so it holds no lock, only its stream's turn
+ * (thc_sock.writing).
  */
 #include <linux/err.h>
 #include <linux/sched/signal.h>
@@ -17,7 +17,7 @@
 #include "trace.h"
 #include "wait.h"
 
-/* MSG_BATCH: sendmmsg() has more for us, whose packets leave no later for that. */
+/* MSG_BATCH (sendmmsg() has more messages) is accepted and delays no packets. */
 #define SEND_FLAGS	(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_EOR | MSG_CMSG_COMPAT | MSG_BATCH)
 
 static int parse_send(struct msghdr *msg, struct thc_send *send)
@@ -52,7 +52,7 @@ static int copy_payload(struct thc_message *m, u32 shards, struct msghdr *msg)
 	return 0;
 }
 
-/* Chunks of a message of @len bytes; 0: they are not whole. */
+/* Number of chunks in a message of @len bytes; 0: @len is not a whole number of chunks. */
 static u64 chunks_of(const struct thc_send *send, u32 payload, size_t len)
 {
 	u32 stride = send->stride ?: payload, part;
@@ -64,7 +64,7 @@ static u64 chunks_of(const struct thc_send *send, u32 payload, size_t len)
 	return part ? 0 : chunks + 1;
 }
 
-/* From here on it is the engine's. */
+/* Hands the message to the engine. */
 static int commit(struct thc_sock *ts, struct thc_message *m, int stream)
 {
 	u64 now = ktime_get_ns();
@@ -96,7 +96,7 @@ static int commit(struct thc_sock *ts, struct thc_message *m, int stream)
 	return 0;
 }
 
-/* A call found room for @bytes, or none: poll() learns how much it needs. */
+/* Notes in thc_sock.refused, for poll(), the @bytes that a call found no room for. */
 static bool note_room(struct thc_sock *ts, u64 bytes, bool fits)
 {
 	lockdep_assert_held(&ts->lock);
@@ -137,13 +137,13 @@ static bool joining_is_over(struct thc_sock *ts, u64 joins)
 	       READ_ONCE(ts->sk.sk_shutdown) & SEND_SHUTDOWN;
 }
 
-/* Room that a call waits for, which began when the socket had connection number @joins. */
+/* Room that a call waits for. @joins: the connection's number when the call began. */
 struct room {
 	u64 bytes;
 	u32 joins;
 };
 
-/* @room: a struct room. A call need not wait for it: there is room, or there will be none. */
+/* thc_done with a struct room: there is room, or waiting is pointless. */
 static bool has_room(struct thc_sock *ts, u64 room)
 {
 	const struct room *r = (const struct room *)(unsigned long)room;
@@ -165,8 +165,8 @@ static int wait_unlocked(struct thc_sock *ts, thc_done *done, u64 need, long *ti
 	return error;
 }
 
-/* Waits until the socket is connected and has room, and takes that. @joins: its connections
- * when the call began. lock_sock is released meanwhile.
+/* Waits until the socket is connected and has room for @bytes, and takes the room. @joins: the
+ * connection's number when the call began. lock_sock is released while it waits.
  */
 static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 {
@@ -189,7 +189,7 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 			return error;
 		if (bytes > ts->memory)
 			return -EMSGSIZE;
-		/* a call that needs no room yet says nothing of the room that another one lacks */
+		/* with @bytes 0, thc_sock.refused keeps what another call lacks */
 		if (!bytes || charge(ts, bytes))
 			return 0;
 		error = wait_unlocked(ts, has_room, (unsigned long)&room, timeo);
@@ -197,7 +197,9 @@ static int get_ready(struct thc_sock *ts, u32 joins, u64 bytes, long *timeo)
 	return error;
 }
 
-/* The message is whole; the socket may have changed meanwhile. */
+/* Seals and commits a message that has been copied, unless the socket has another connection or was
+ * shut down meanwhile.
+ */
 static int send_whole(struct thc_sock *ts, struct thc_message *m, int stream, u32 joins)
 {
 	sock_owned_by_me(&ts->sk);
@@ -209,7 +211,7 @@ static int send_whole(struct thc_sock *ts, struct thc_message *m, int stream, u3
 	return commit(ts, m, stream);
 }
 
-/* Called in its turn; lock_sock is released while it waits. */
+/* The caller has the stream's turn. lock_sock is released while the call waits or copies. */
 static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 			const struct thc_send *send, int stream, u32 joins, long *timeo)
 {
@@ -231,7 +233,7 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	if (!chunks)
 		return -EINVAL;
 	stride = payload + sizeof(struct thc_hdr);
-	/* a system call returns no more than an int */
+	/* recvmsg() returns the size of the sums and counts as an int */
 	if (chunks > INT_MAX / (THC_LANE_BYTES + sizeof(u16)))
 		return -EMSGSIZE;
 	bytes = thc_message_bytes(chunks, stride);
@@ -260,15 +262,15 @@ static int send_message(struct thc_sock *ts, struct msghdr *msg, size_t len,
 	return error;
 }
 
-/* What a call waits for: a stream's messages have the order of the calls, however long one waits
- * for room or its copy takes. The turn is kept until then.
+/* A stream's turn. A sendmsg() keeps it until its message is committed, however long it waits for
+ * room or copies, so that messages have the order of the calls.
  */
 struct turn {
 	int stream;
 	bool taken;
 };
 
-/* @turn: a struct turn. Once sending is shut down it is not taken, and nobody waits for it. */
+/* thc_done with a struct turn: takes the turn. Once sending is shut down nobody waits for it. */
 static bool try_turn(struct thc_sock *ts, u64 turn)
 {
 	struct turn *t = (struct turn *)(unsigned long)turn;
@@ -290,8 +292,9 @@ static void give_turn(struct thc_sock *ts, int stream)
 	spin_unlock_bh(&ts->lock);
 }
 
-/* poll() is told, and who waits for SIGIO: that one at once if the turn has come back already, or
- * sending was shut down, since the caller looked.
+/* A sendmsg() got EAGAIN for want of the turn: poll() hides POLLOUT until the turn is given back,
+ * and SIGIO is armed. It is sent at once if the turn came back, or sending was shut down, since the
+ * caller looked.
  */
 static void turn_away(struct thc_sock *ts, int stream)
 {

@@ -25,7 +25,7 @@ bool thc_state_waits(const struct thc_sock *ts)
 	return false;
 }
 
-/* Messages that end with the socket: it looks at each, once for a connection. */
+/* Undelivered messages, which fail with the socket. Walks all, but only once per connection. */
 static u32 unfinished(const struct thc_sock *ts)
 {
 	const struct thc_message *m;
@@ -47,7 +47,7 @@ void thc_state_break(struct thc_sock *ts, struct thc_failure failure)
 		thc_stream_forget(&ts->peers[i]->sender.control);
 		memset(ts->peers[i]->sending, 0, sizeof(ts->peers[i]->sending));
 	}
-	/* what a connect() has to tell is how joining ended, not what came later */
+	/* connect() reports how joining ended, not a later failure */
 	if (ts->state == THC_STATE_READY)
 		ts->unclaimed = false;
 	ts->failure = failure;

@@ -7,11 +7,11 @@
 
 /* The word for a state in netlink and /proc. */
 extern const char *const thc_state_name[];
-/* Is there a message that has not been delivered? Those that have, incomplete, are the first ones
- * of their stream: a look at the last one tells, however many there are.
+/* True if a message waits for delivery. Messages that were delivered incomplete come first in their
+ * stream, so a look at the last one is enough.
  */
 bool thc_state_waits(const struct thc_sock *ts);
-/* Nothing moves any more until connect() is called again. */
+/* Breaks the socket: nothing is sent or answered until connect() is called again. */
 void thc_state_break(struct thc_sock *ts, struct thc_failure failure);
 /* The failure is about @p's aggregator. */
 void thc_state_break_at(const struct thc_peer *p, struct thc_failure failure);

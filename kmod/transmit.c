@@ -22,11 +22,11 @@
 #include "state.h"
 
 #define HEADROOM	(LL_MAX_HEADER + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
-/* About what a packet that travels alone takes: a head, and the page it refers to. */
+/* Approximate truesize of a packet that is sent alone: its head, and the page it refers to. */
 #define PACKET_WMEM	(SKB_TRUESIZE(HEADROOM) + PAGE_SIZE)
 /* Room for JOINs, which come before the windows are known. */
 #define JOINS	8
-/* Looks at the outbox before whoever else sends something has its turn. */
+/* Times that one context empties the outbox before it leaves the rest to the timer. */
 #define FLUSH_TURNS	16
 
 /* Kept in skb->cb from building to sending; the layers below begin anew. */
@@ -71,9 +71,9 @@ static struct sk_buff *new_packet(struct thc_peer *p, u16 port, u32 linear)
 	return skb;
 }
 
-/* Pages of vmalloc() memory as fragments; false: they do not fit. They are charged
- * whole: the packet may be all that holds one. Nobody may write to them: they are sent
- * again as they are.
+/* Adds pages of vmalloc() memory as fragments; false: there is no room for them. Each page is
+ * charged whole, since the packet may hold its last reference. SKBFL_SHARED_FRAG: nobody may write
+ * to the pages, from which packets are sent again.
  */
 static bool refer_to_pages(struct sk_buff *skb, const u8 *data, u32 bytes)
 {
@@ -115,7 +115,7 @@ void thc_train_end(struct thc_train *t)
 		skb_shinfo(skb)->gso_size = t->bytes;
 		skb_shinfo(skb)->gso_segs = t->packets;
 		skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
-		/* of the UDP header that the tunnel helpers put in front */
+		/* the checksum is that of the UDP header, which the tunnel helpers put in front */
 		skb->ip_summed = CHECKSUM_PARTIAL;
 		skb->csum_start = skb_headroom(skb) - sizeof(struct udphdr);
 		skb->csum_offset = offsetof(struct udphdr, check);
@@ -186,7 +186,7 @@ int thc_route_find(const struct thc_peer *p, struct sock *usk, u32 mark, u16 por
 
 		if (IS_ERR(rt))
 			return PTR_ERR(rt);
-		/* that an address is all hosts of a network routes alone know */
+		/* only the route tells that an address is a network's broadcast address */
 		if (rt->rt_flags & (RTCF_BROADCAST | RTCF_MULTICAST)) {
 			ip_rt_put(rt);
 			return -EINVAL;
@@ -225,8 +225,8 @@ void thc_routes_free(struct thc_peer *p)
 		dst_release(p->route[i].dst);
 }
 
-/* Rules of routing and of IPsec may be about a port: what is said of one says nothing of another.
- * No lock for the routes: one context at a time is here, thc_sock.flushing.
+/* Each port has a route of its own, since routing rules and IPsec policies may match ports. Routes
+ * need no lock: thc_sock.flushing lets one context at a time send.
  */
 static int send_to_port(struct thc_peer *p, struct sk_buff *skb, u16 port)
 {
@@ -272,10 +272,9 @@ static void send_one(struct thc_sock *ts, struct sk_buff *skb)
 	spin_unlock_bh(&ts->lock);
 }
 
-/* System calls, the timer and packets' softirqs run on several CPUs at once. A
- * packet that overtook others would look like their loss, so one of them sends
- * what all have built, in that order; the others leave theirs to it. It does so for
- * a limited time, since softirqs are off; what is left then is the timer's.
+/* Contexts on several CPUs build packets at once. A packet that overtook others would look like
+ * their loss, so one context at a time sends what all have built, in that order. It leaves the rest
+ * to the timer after FLUSH_TURNS, since softirqs are off meanwhile.
  */
 void thc_outbox_flush(struct thc_sock *ts)
 {

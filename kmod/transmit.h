@@ -25,7 +25,7 @@ struct thc_train {
 /* Appends the packet at @data, in pages of a message, to the train. */
 bool thc_train_add(struct thc_train *t, struct thc_peer *p, const u8 *data, u16 bytes, u16 port);
 void thc_train_end(struct thc_train *t);
-/* JOIN or LEAVE, copied. */
+/* Seals a JOIN or LEAVE and appends a copy to the outbox. */
 void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload, u32 bytes);
 /* Called by each context that has built packets, after thc_sock.lock. */
 void thc_outbox_flush(struct thc_sock *ts);

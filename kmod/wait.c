@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What system calls wait for. No lock is held while they sleep, and whatever
- * they waited for may be gone again when they have a lock.
+ * What system calls wait for. No lock is held while a call sleeps, so the call
+ * checks its condition again when it has a lock.
  */
 #include <linux/poll.h>
 
@@ -72,8 +72,9 @@ void thc_tell_senders(struct thc_sock *ts)
 	sk_set_bit(SOCKWQ_ASYNC_NOSPACE, &ts->sk);
 }
 
-/* Calls that sleep look for themselves, and poll() does. But each SIGIO makes a program try again:
- * one for what sendmsg() gives back when it fails would make it spin, and lose the one for room.
+/* Sleeping calls and poll() check for themselves. But each SIGIO makes a program try again: one for
+ * the room or turn that a failing sendmsg() gives back would make it spin, and would disarm the
+ * SIGIO for real room.
  */
 void thc_wake_senders(struct thc_sock *ts)
 {

@@ -5,8 +5,8 @@
 
 #include "sock.h"
 
-/* Asked under thc_sock.lock: may a call go on? What it takes then is the call's: it is not asked
- * again after it returned true.
+/* Called under thc_sock.lock: true if a call may go on. It may claim a resource for the call, since
+ * it is not called again after it returned true.
  */
 typedef bool thc_done(struct thc_sock *ts, u64 need);
 
@@ -24,7 +24,9 @@ bool thc_has_joined(struct thc_sock *ts, u64 joins);
  * shut down? If not, poll() must not say POLLOUT: the caller would spin.
  */
 bool thc_may_send(const struct thc_sock *ts);
-/* It would not, and the caller learns so: SIGIO is to tell, if it asked for that, when it would. */
+/* Arms SIGIO, if the caller asked for it: the caller learns that it may not send now, and SIGIO
+ * tells when it may.
+ */
 void thc_tell_senders(struct thc_sock *ts);
 /* There may be room, or a turn. */
 void thc_wake_senders(struct thc_sock *ts);
