@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * How much memory the sockets of the host may hold: all of them together, and those of one user. A
- * user may hold as much as is free beside it: half of all if no other user holds anything, a third
- * each if two of them want all they can get. So no user, and no number of users that work together,
- * leaves nothing to one that comes later, as they would with a fixed part each; and a user that is
- * alone needs no other limit.
+ * user may hold no more than it leaves free: half of all if no other user holds anything, a third
+ * each if two users take all they can. So users that work together, however many, leave something
+ * for one that comes later, which fixed shares would not ensure; and a user that is alone needs no
+ * other limit.
  *
  * The kernel has counters by user that know of user namespaces (ucounts), but no module can add one
  * or use one. Only a number for each user that has a socket is needed here.
@@ -24,8 +24,8 @@
 #include "join.h"
 #include "sock.h"
 
-/* Of one user: each has a thread of the kernel's while it waits, and all queues find theirs in one
- * pool.
+/* Items of join_work of one user that run at once. Each occupies a kernel thread while it waits,
+ * and the threads of all queues come from one pool.
  */
 #define JOINS_AT_ONCE	16
 
@@ -37,9 +37,9 @@ MODULE_PARM_DESC(memory_mib, "MiB that all sockets may hold; 0: an eighth of the
  * struct thc_user - whose sockets are counted together
  * @hash: in users
  * @uid: see user_of()
- * @sockets: that refer to it, under users_lock
- * @held: bytes of their peers, messages and flights
- * @queue: of their join_work, see thc_join_queue_new()
+ * @sockets: number of sockets that refer to it; under users_lock
+ * @held: bytes of the peers, messages and flights of these sockets
+ * @queue: runs their join_work, see thc_join_queue_new()
  */
 struct thc_user {
 	struct hlist_node	hash;
@@ -112,7 +112,9 @@ static struct thc_user *make_user(kuid_t uid)
 	return user;
 }
 
-/* For one more socket: the user with that number, or @new, if there is none yet; NULL: neither. */
+/* Takes a reference for one more socket to the user @uid; adds @new if there is none. NULL: no user
+ * and no @new.
+ */
 static struct thc_user *get(kuid_t uid, struct thc_user *new)
 {
 	struct thc_user *user;
@@ -134,7 +136,7 @@ struct thc_user *thc_user_get(void)
 	struct thc_user *user, *new;
 	kuid_t uid;
 
-	/* it may raise what a socket may hold, too */
+	/* such a caller may raise THC_OPT_MEMORY, too: no bound of a user */
 	if (ns_capable_noaudit(&init_user_ns, CAP_NET_ADMIN))
 		return NULL;
 	uid = user_of(current_cred());

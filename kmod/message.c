@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory of a message: packets as they go on the wire, header and payload
- * side by side, so that pages of it are sent as they are, once and again; and
- * room for the sums. Charged to the caller's memory cgroup, which need not have
- * a bound, and to user and host, which have one (memory.c): none of it can be
- * swapped.
+ * side by side, so that its pages are sent and sent again without a copy; and
+ * room for the sums. It cannot be swapped, so it is charged to the caller's
+ * memory cgroup, which need not have a limit, and to user and host, which have
+ * one (memory.c).
  */
 #include <linux/err.h>
 #include <linux/mm.h>
@@ -50,8 +50,8 @@ struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 str
 	m->stride = stride;
 	m->ranks = ~0ULL;
 	m->least = U16_MAX;
-	/* One area, the sums in front: what is freed in a softirq waits in a list whose links
-	 * are the areas' first bytes, and packets on their way still refer to theirs.
+	/* One area with the lanes in front: vfree() in a softirq writes a list's link into the
+	 * first bytes of the area, while packets on their way still refer to theirs.
 	 */
 	m->lanes = __vmalloc(lanes_bytes(chunks) + (size_t)chunks * stride, GFP_MESSAGE);
 	m->packets = m->lanes + lanes_bytes(chunks);

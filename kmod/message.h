@@ -28,27 +28,27 @@ struct thc_spread {
  * struct thc_message - one sendmsg() and its answer
  * @list: in thc_sock.messages of its stream until every chunk has its answer
  * @ready: in thc_sock.ready when it can be received
- * @refs: one for each list it is in
+ * @refs: one for each list it is in; sendmsg() and recvmsg() hold one while they copy
  * @first: number of its first chunk in the stream over all shards
  * @chunks: its chunks
- * @answered: its chunks that have their answer, or know that it is gone
- * @sums: those whose sum is in @lanes
- * @digest: of these, thc_received.digest
+ * @answered: its chunks that have their answer, or whose answer is known to be gone
+ * @sums: chunks whose sum is in @lanes
+ * @digest: sum of the digests of these chunks, for thc_received.digest
  * @stride: bytes of a packet
- * @packets: by shard, then in order: each shard's packets are contiguous
- * @lanes: the answers', THC_LANE_BYTES a chunk, in the message's order
- * @counts: contributors of each chunk, THC_COUNT_EXCLUDED
+ * @packets: its packets by shard, then in order: the packets of a shard are contiguous
+ * @lanes: sums of the answers, THC_LANE_BYTES a chunk, in the message's order
+ * @counts: by chunk, number of contributors and THC_COUNT_EXCLUDED
  * @bytes: memory it is charged with
- * @user: the socket's user, who is charged
+ * @user: the socket's user, who is charged with @bytes
  * @sent_at: time of sendmsg()
  * @before: chunks of the stream before its first one
- * @until: chunks of the stream before its last one, and that
+ * @until: chunks of the stream up to its last one, inclusive
  * @send: as the caller described it
  * @width: bits of a lane of the sum
- * @ranks: those in every chunk answered
- * @least: contributors of the chunk answered that has the fewest
+ * @ranks: mask of the ranks that contributed to every answered chunk
+ * @least: fewest contributors of an answered chunk
  * @flags: THC_RECV_*
- * @closed: to be received as it is, incomplete; what comes now comes too late
+ * @closed: delivered incomplete; later answers do not change it
  */
 struct thc_message {
 	struct list_head	list;
@@ -82,11 +82,11 @@ struct workqueue_struct;
 
 /* --- memory.c: what the host's sockets may hold in all, and those of one user --- */
 
-/* The user who opens a socket, until thc_user_put(); NULL: only the host's bound applies;
- * ERR_PTR(-ENOMEM).
+/* Returns the calling user with a reference, which thc_user_put() drops; NULL: only the host's
+ * bound applies; ERR_PTR(-ENOMEM).
  */
 struct thc_user *thc_user_get(void);
-/* Called where it may sleep; nothing of the user's is charged or queued for the socket any more. */
+/* May sleep. The socket has no memory charged and no work queued any more. */
 void thc_user_put(struct thc_user *user);
 /* For join_work of the user's sockets. */
 struct workqueue_struct *thc_user_queue(const struct thc_user *user);
@@ -98,13 +98,11 @@ void thc_memory_uncharge(struct thc_user *user, size_t bytes);
 
 /* --- message.c ------------------------------------------------------------ */
 
-/* A process may ask for more than there is, or than its cgroup may have: ENOMEM is enough of
- * an answer, nobody is to be killed for it.
- */
+/* A process may ask for more than host or cgroup have: it gets ENOMEM, without an OOM kill. */
 #define GFP_MESSAGE	(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
 
-/* Charged to @user, who stays; ERR_PTR(-ENOBUFS): the host's messages, or the user's, have no room
- * for it; ERR_PTR(-ENOMEM).
+/* Allocates a message with one reference, charged to @user, who outlives it. ERR_PTR(-ENOBUFS):
+ * beyond the bound of host or user; ERR_PTR(-ENOMEM).
  */
 struct thc_message *thc_message_alloc(struct thc_user *user, u32 chunks, u32 stride);
 void thc_message_free(struct thc_message *m);

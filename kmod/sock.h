@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A socket of AF_THC. A message goes down and its answer up; each part has a header:
+ * A socket of AF_THC: messages go down, their sums come up. The parts, most with a header:
  *
  *	socket.c    birth, bind, poll, shutdown, death
  *	connect.c   joining a job, leaving it (address.c: struct sockaddr_thc)
@@ -11,7 +11,7 @@
  *	wait.c      what system calls wait for
  *	state.c     JOINING, READY, BROKEN, and the timer
  *	message.c   memory of a message: packets up, lanes down
- *	memory.c    how much of it the host's sockets, and one user's, may hold
+ *	memory.c    how much memory all sockets of the host, and of one user, may hold
  *	engine.c    the job's clock: what is sent, what an answer changes
  *	join.c      JOIN, WELCOME, LEAVE
  *	receive.c   UDP packets in, out of the network's softirq
@@ -25,11 +25,11 @@
  *	netlink_dump.c	lists, in parts
  *	proc.c      /proc/net/thc
  *	trace.h     tracepoints
- *	main.c      the family, the module, what a network namespace begins and ends with
+ *	main.c      the family, the module, begin and end of a network namespace
  *
  * The protocol itself is <thc/worker/>, which libthc compiles, too.
- * Documentation/locking.md says who holds what when; in short: lock_sock() for
- * system calls among themselves, thc_sock.lock (BH) for everything that a
+ * Documentation/locking.md has the lock order and lifetimes. In short: lock_sock()
+ * for system calls among themselves, thc_sock.lock (BH) for everything that a
  * packet can change, and no packet is handed to the network under thc_sock.lock.
  */
 #ifndef THC_KMOD_SOCK_H
@@ -59,60 +59,62 @@ enum thc_state {
  * struct thc_sock - a socket of AF_THC
  * @bound: local address of bind(), inet 0: none
  * @timer: next retransmission, JOIN or timeout
- * @join_work: what of joining may sleep: the multicast group, memory
+ * @join_work: the part of joining that may sleep: the multicast group, memory
  * @list: in thc_net.sockets
- * @user: whose memory its peers, messages and flights are, NULL: the host's alone; stays as it is
+ * @user: who is charged for its peers, messages and flights; NULL: the host alone. Never changes
  *
- * Changed under lock_sock and @lock together, while no timer or packet is under way (but the
- * aggregators that WELCOME lists are added while the first one is joined: listed.c):
- * @peers: the aggregators it is connected to, by their numbers
- * @shards: how many
+ * Changed under lock_sock and @lock together, while no timer or packet is under way. Exceptions:
+ * connect() increments @joins before it takes the old connection down, and listed.c adds the
+ * aggregators of a WELCOME while the join goes on.
+ * @peers: the aggregators that it is connected to, by shard number
+ * @shards: length of @peers
  * @remote: address of connect()
- * @join_key: by what JOIN is sealed there, zero without a key: another key, another job
+ * @join_key: key that seals JOIN, zero without a key; connect() with another key means another job
  * @keyed: that job has a secret key
- * @joins: number of the connection; connect() counts it up
+ * @joins: number of the connection; each connect() increments it
  *
- * Written by connect() like these. Then it is join_work's, which wipes it when it has made the
- * epochs' keys; thc_disconnect() does if the join ended before:
+ * Written by connect() under both locks. Then join_work owns it, and wipes it when it has derived
+ * the epochs' keys; if the join ends before that, thc_disconnect() wipes it:
  * @job_key: secret key of that job
  *
  * Under lock_sock:
- * @last_epoch: by shard, the last epoch that was ready of the job at @remote, 0: none
- * @has_key: @key is there
- * @key: THC_OPT_KEY, for the next connect() to an address; nobody is shown it. Wiped by close()
+ * @last_epoch: by shard, last epoch of the job at @remote in which the socket was ready; 0: none
+ * @has_key: @key is set
+ * @key: THC_OPT_KEY, for the next connect() to an address. Cannot be read back. Wiped by close()
  *
  * Under @lock:
  * @state: enum thc_state
- * @failure: why THC_STATE_BROKEN
- * @messages: by stream, in order, until all chunks are answered
- * @reserved: by stream, chunks given out over all shards
- * @ready: messages to be received
- * @refused: bytes of the last message that did not fit, 0: the last one did
- * @reading: a recvmsg() has the turn
- * @hidden: poll() or another recvmsg() was not told of a message because of that; cleared when the
+ * @failure: the reason of THC_STATE_BROKEN
+ * @messages: by stream, messages in order of sendmsg(), until all their chunks are answered
+ * @reserved: by stream, chunks numbered so far, over all shards
+ * @ready: messages that recvmsg() may return
+ * @refused: bytes of the last message that found no room, 0: the last message found room
+ * @reading: a recvmsg() has the turn to receive
+ * @hidden: poll() or another recvmsg() did not see a message because of that turn; cleared when the
  *	call that has the turn ends
- * @writing: by stream, a sendmsg() has the turn
+ * @writing: by stream, a sendmsg() has the turn to send
  * @turned_away: by stream, a sendmsg() got EAGAIN because another call was sending; cleared when
  *	that call ends
- * @called_at: time a message was last sent or received by the caller
- * @join_until: JOIN gives up then
- * @memory_at: all ranks are in, and the host lacks memory for the slots: when to ask again; 0: it
- *	was not asked, or had some
- * @outbox: built, to be handed to the network in this order after unlocking, by thc_outbox_flush()
- * @flushing: a context is emptying @outbox
- * @scrap: for a packet's payload that nobody keeps; many kernels would clear
- *	it on the stack for each packet
- * @stats: counters, but for @strangers
+ * @called_at: time of the caller's last sendmsg() or recvmsg() of a message
+ * @join_until: time when the join fails
+ * @memory_at: time to ask again for memory for the slots, which the host lacked when all ranks were
+ *	in; 0: it did not ask, or had enough
+ * @outbox: packets built under @lock, in order; thc_outbox_flush() hands them to the network after
+ *	unlocking
+ * @flushing: a context is handing packets of @outbox to the network
+ * @scrap: place for a packet's payload that is not kept; on the stack, many kernels would clear it
+ *	for each packet
+ * @stats: all counters but @strangers
  *
- * @unclaimed: how the join ended is yet to be told: a signal interrupted the connect() that
- *	waited for it, or the join took a second connect()
+ * @unclaimed: no call has returned the result of the join yet: a signal interrupted the connect()
+ *	that waited for it, or the join took a second connect()
  *
  * Options, under lock_sock, read under @lock or without:
  * @timeout_ms, @join_timeout_ms, @window, @memory, @partial
  *
  * Without a lock:
- * @strangers: packets from elsewhere, a part of what stats.foreign shows; on a cache line of its
- *	own, since a flood writes to it
+ * @strangers: packets from other addresses, which stats.foreign includes when shown; on a cache
+ *	line of its own, since a flood writes to it
  */
 struct thc_sock {
 	struct sock		sk;
