@@ -26,7 +26,9 @@ struct thc_address {
 /* -EINVAL: a reserved field, or what lies beyond the address, is not zero. */
 int thc_address_check(const struct sockaddr_unsized *name, int len);
 int thc_address_read(const struct sockaddr_thc *a, struct thc_address *out);
-/* One host's, as an aggregator's has to be: not a group, not all, not none. */
+/* True if @a may be one host's, as an aggregator's has to be: not multicast, broadcast or
+ * unspecified.
+ */
 bool thc_address_is_host(const struct thc_address *a);
 /* On interface @ifindex, unless that is 0. */
 struct thc_address thc_address_of(const struct thc_end *end, int ifindex);

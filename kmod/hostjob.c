@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Host jobs: those that a network namespace's administrator has described, so
- * that processes may join them without knowing their secret. How they are told
- * and shown is netlink_job.c's.
+ * that processes may join them without knowing their secret. netlink_job.c adds
+ * and shows them.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -112,7 +112,7 @@ int thc_host_job_find(struct net *net, u16 id, bool as_rank, struct thc_host_job
 	return error;
 }
 
-/* With the namespace: nobody looks at the list any more. */
+/* Called when the namespace ends: nobody reads the list any more. */
 void thc_host_jobs_free(struct thc_net *tn)
 {
 	struct thc_host_job *job, *next;

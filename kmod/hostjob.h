@@ -14,7 +14,7 @@
 /**
  * struct thc_ids - a range of users, or of groups
  * @first: number in the user namespace that owns the network namespace
- * @last: in the range, too; U32_MAX never is. The range is empty if @first is more
+ * @last: last number of the range, not U32_MAX. The range is empty if @first > @last
  */
 struct thc_ids {
 	u32			first;
@@ -25,13 +25,13 @@ struct thc_ids {
  * struct thc_host_job - a job that the host's administrator knows
  * @list: in thc_net.jobs
  * @id: its number
- * @shards: aggregators, in the order of shards
+ * @shards: number of its aggregators
  * @key: its secret key, which the processes of the host need not have
- * @keyed: it has one
- * @join: by what JOIN is sealed, zero without a key; for connect(), which fills it in
+ * @keyed: the job has a key
+ * @join: key that seals JOIN, zero without a key; connect() fills it in
  * @users: users who may be ranks of it
  * @groups: members of these groups may be ranks of it
- * @aggregator: base ports included
+ * @aggregator: by shard number, addresses with base ports
  */
 struct thc_host_job {
 	struct list_head	list;
@@ -47,7 +47,7 @@ struct thc_host_job {
 
 struct thc_net;
 
-/* 0: @job is the namespace's now; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
+/* Adds @job, which the namespace owns then; -EEXIST; -ENOSPC: there are THC_GENL_JOBS_MAX. */
 int thc_host_job_add(struct net *net, struct thc_host_job *job);
 int thc_host_job_del(struct net *net, u16 id);
 /* A copy. @as_rank: for the calling process, which is to be a rank; then the copy has the key, and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * thc.ko: the socket family AF_THC. Registration, and what a network namespace begins and ends
- * with. Users can reach what is registered last, so it goes first.
+ * thc.ko: the socket family AF_THC. Registration, and begin and end of a network namespace. Users
+ * can reach the family as soon as it is registered, so that comes last, and goes first.
  */
 #include <linux/module.h>
 #include <linux/net.h>

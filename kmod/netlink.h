@@ -32,7 +32,7 @@ extern const struct nla_policy thc_nl_id_policy[THC_ATTR_JOB + 1];
 int thc_nl_job_new(struct sk_buff *skb, struct genl_info *info);
 int thc_nl_job_del(struct sk_buff *skb, struct genl_info *info);
 int thc_nl_job_get(struct sk_buff *skb, struct genl_info *info);
-/* One policy is for both, the answer and the dump, which has no attributes. */
+/* Refuses attributes: the dump takes none, but its command has one policy for both operations. */
 int thc_nl_job_dump_start(struct netlink_callback *cb);
 int thc_nl_job_dump(struct sk_buff *skb, struct netlink_callback *cb);
 

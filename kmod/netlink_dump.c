@@ -24,6 +24,6 @@ int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_he
 		cb->args[0]++;
 	}
 	mutex_unlock(&tn->lock);
-	/* what does not fit is for the next part, unless it has this one to itself */
+	/* an entry that does not fit is for the next part, unless this part is empty */
 	return skb->len ?: error;
 }

@@ -128,7 +128,9 @@ static int parse_job(struct genl_info *info, struct thc_host_job *job)
 	return 0;
 }
 
-/* The message's memory is anybody's next. Of several keys the last one counts, all are secret. */
+/* Wipes the keys in the message, whose memory will be reused. A message may have several: the last
+ * one counts, but each is secret.
+ */
 static void wipe_keys(struct genl_info *info)
 {
 	struct nlattr *attr;

@@ -15,11 +15,11 @@ struct thc_sock;
 /**
  * struct thc_net - what the module keeps for a network namespace
  * @lock: guards both lists; taken outside of every socket's locks
- * @sockets: all of AF_THC
- * @sockets_generation: another one after each change of that list
- * @jobs: of netlink, at most THC_GENL_JOBS_MAX
- * @jobs_count: length of that list
- * @jobs_generation: another one after each change of that list
+ * @sockets: all sockets of AF_THC
+ * @sockets_generation: changes whenever @sockets changes
+ * @jobs: host jobs, at most THC_GENL_JOBS_MAX
+ * @jobs_count: length of @jobs
+ * @jobs_generation: changes whenever @jobs changes
  * @drops: received packets that changed nothing, by enum thc_drop_reason
  */
 struct thc_net {

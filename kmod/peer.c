@@ -23,10 +23,10 @@
 #include "compat/compat.h"
 #include "sock.h"
 
-/* Any but 0, for a socket that is told of ICMP errors without being connected. */
+/* Any type but 0 makes UDP report ICMP errors to a socket that is not connected. */
 #define ENCAP_THC	1
-/* Packets leave a UDP socket's queue as soon as they are there, but 60 that were
- * joined have to fit, and those of other CPUs: half of what the kernel makes of it.
+/* SO_RCVBUF, of which the kernel makes twice as much. Packets leave the queue at once, but it has
+ * to hold 60 coalesced ones, and those that other CPUs add.
  */
 #define RECEIVE_BYTES	(4 << 20)
 /* A UDP socket with its inode, dentry and file, none of which a limit on file descriptors counts:
@@ -47,8 +47,8 @@ bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *addre
 	return p->address.inet == AF_INET6 && ipv6_addr_equal(address, &p->address.in6);
 }
 
-/* The network says that a packet to @port does not arrive (ICMP). It has to be one for our
- * aggregator, or anybody who knows our port could say so.
+/* ICMP says that a packet to @port has not arrived. The packet has to be one for our aggregator, or
+ * anybody who knows our port could forge the error.
  */
 static void on_error(struct sock *sk, const struct sk_buff *skb, int error, __be16 port)
 {
@@ -141,10 +141,10 @@ static const struct cred *opener_of(const struct thc_sock *ts)
 	return file ? file->f_cred : current_cred();
 }
 
-/* A UDP socket of the caller's, not of the kernel's: what its cgroup may not send it does not,
- * and it holds the namespace, which packets on their way in another one may need when it has
- * been closed. Rules for the owner of a packet look at the credentials of the UDP socket's file.
- * Security modules label what the current credentials make.
+/* Makes a UDP socket that is a user's, not the kernel's: the caller's cgroup can filter what it
+ * sends, and it holds its namespace, which packets on their way in another one may need later.
+ * Firewall rules for a packet's owner read the credentials of the UDP socket's file, and security
+ * modules label new objects by the current credentials: both are the opener's.
  */
 static int make_socket(struct thc_peer *p, struct socket **out, thc_peer_ready *ready)
 {
@@ -165,7 +165,7 @@ static int make_socket(struct thc_peer *p, struct socket **out, thc_peer_ready *
 		return error;
 	*out = sock;
 	receive_from(p, sock, ready);
-	/* SO_BINDTODEVICE: what comes by another one is not for it */
+	/* SO_BINDTODEVICE: packets from other interfaces are not for it */
 	return device ? sock_bindtoindex(sock->sk, device, true) : 0;
 }
 
@@ -183,11 +183,10 @@ static void leave_port(struct socket *sock)
 	sock->sk->sk_prot->unhash(sock->sk);
 }
 
-/* Packets that come from now on are ignored. The file may be closed later than the module is
- * unloaded, and a packet that was held on its way may still know the socket: what it would call
- * must not lead here. encap_err_rcv does, and stays, since the kernel reads it twice to call it
- * once. It is called for a socket that was found in UDP's tables, so by nobody after
- * synchronize_net().
+/* Ignores packets from now on. The file may be closed after the module is unloaded, and a packet
+ * held on its way may still refer to the socket, so no callback may lead here. The exception is
+ * encap_err_rcv: the kernel reads it twice per call, so it cannot be cleared. The kernel calls it
+ * for sockets in UDP's tables only, so not after synchronize_net().
  */
 static void silence(struct thc_peer *p, struct socket *sock)
 {
@@ -291,7 +290,7 @@ static int find_way(struct thc_peer *p)
 	else if (!p->local.ifindex)
 		p->local.ifindex = device;
 	p->oif = p->local.ifindex;
-	/* its answers would not be heard */
+	/* a socket bound to @device would not hear the answers */
 	if (device && p->oif != device)
 		return -EINVAL;
 	if (!is_ours(net, &p->local))
@@ -308,7 +307,7 @@ static int find_way(struct thc_peer *p)
 	return 0;
 }
 
-/* Frames of what derives keys are large: here they are gone before the network is asked. */
+/* noinline: key derivation needs large stack frames, gone before the network is called. */
 static noinline void set_key(struct thc_peer *p, const u8 *key)
 {
 	thc_sender_set_key(&p->sender, key);
@@ -338,7 +337,7 @@ struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_a
 	p->sender.job = ts->remote.sthc_job;
 	p->sender.rank = ts->remote.sthc_rank;
 	p->sender.port = be16_to_cpu(at->port);
-	/* for JOIN: the next one has to be newer, whatever the aggregator's clock says */
+	/* JOIN carries it: the next epoch has to be newer, whatever the aggregator's clock says */
 	p->sender.epoch = ts->last_epoch[shard];
 	set_key(p, key);
 	return p;
@@ -352,7 +351,7 @@ int thc_peer_open(struct thc_peer *p, thc_peer_ready *ready)
 	if (bound->inet && bound->inet != p->address.inet)
 		return -EAFNOSUPPORT;
 	error = make_sockets(p, ready) ?: ask_cgroup(p) ?: find_way(p);
-	/* of the network's own memory; what this module may hold has been charged */
+	/* the network lacks memory; -ENOBUFS would mean the module's bounds, charged before */
 	if (error == -ENOBUFS)
 		return -ENOMEM;
 	if (error)
@@ -427,7 +426,7 @@ static void set_group(struct thc_peer *p, const struct thc_address *group)
 	spin_unlock_bh(&p->owner->lock);
 }
 
-/* The job has another group, since its aggregator began anew. */
+/* Leaves the group joined before, if any: a restarted aggregator names another one. */
 static void leave_group(struct thc_peer *p)
 {
 	const struct thc_address none = { 0 }, group = p->group_at;
@@ -475,9 +474,9 @@ int thc_peer_charge_flights(struct thc_peer *p)
 	return 0;
 }
 
-/* For the cgroup of who made the socket, by a work item that is in none. Where the kernel does not
- * count what sockets hold (cgroup v1, cgroup.memory=nosocket) it has noted no cgroup: there the
- * flights are nobody's, and thc_memory_charge() alone bounds them.
+/* Charges the flights to the cgroup of the socket's creator, since a work item is in none. Where
+ * the kernel does not count socket memory (cgroup v1, cgroup.memory=nosocket) the socket has noted
+ * no cgroup: then the flights are charged to none, and thc_memory_charge() alone bounds them.
  */
 int thc_peer_alloc_flights(struct thc_peer *p)
 {

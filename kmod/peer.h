@@ -12,8 +12,8 @@
 
 /**
  * struct thc_route - how packets to one port leave; rules may tell ports apart
- * @dst: what the network has said, NULL: it is to be asked
- * @cookie: @dst is valid as long as it is, for IPv6
+ * @dst: the network's answer, NULL: the network has yet to be asked
+ * @cookie: @dst is valid while this matches, for IPv6
  * @in, @in6: our address on that route
  */
 struct thc_route {
@@ -28,24 +28,24 @@ struct thc_route {
 /**
  * struct thc_peer - one aggregator of a socket's job
  * @owner: the socket
- * @address: where it is, base port
- * @unicast: requests out, answers to this rank in; owns what is on its way out
- * @wmem_limit: bytes that may be on their way, as @unicast counts them
- * @group: answers to all ranks in: connect() makes it, join_work joins the group; NULL when
+ * @address: address of the aggregator, with its base port
+ * @unicast: sends requests, receives answers to this rank; owns packets on their way out
+ * @wmem_limit: bound of the truesize of these packets, sk_wmem_alloc
+ * @group: receives answers to all ranks: connect() makes it, join_work joins the group; NULL when
  *	joining has ended without a group
- * @group_at: the one that it has joined, inet 0: none; join_work's, which changes it under
+ * @group_at: the group that @group has joined, inet 0: none; only join_work changes it, under
  *	thc_sock.lock
- * @route: by UDP port of the aggregator, from its first one on; whoever empties the outbox uses
- *	them, one context at a time
- * @local: our end of @unicast, on the interface that led to the aggregator
- * @oif: the interface that was asked for, 0: the route's, which may change
+ * @route: by UDP port of the aggregator, from the base port on; the context that flushes the outbox
+ *	uses them without a lock
+ * @local: local address and port of @unicast; interface that led to the aggregator
+ * @oif: interface that the caller asked for, 0: routing chooses one, and may choose another later
  * @sender: the protocol's state
- * @flights: room of its streams
- * @flights_bytes: of these, as they are charged, 0: they are not
- * @sending: by stream, the message with the chunk to be sent next, or NULL; it
- *	has no answer to that chunk, so it is in thc_sock.messages
- * @joining: how far it is in the job
- * @shard: its number. One that thc_sock.shards does not count yet is being opened
+ * @flights: flights of its streams
+ * @flights_bytes: bytes charged for @flights, 0: none
+ * @sending: by stream, the message with the chunk to be sent next, or NULL; that chunk has no
+ *	answer, so the message is in thc_sock.messages
+ * @joining: state of its join
+ * @shard: its number. A peer with @shard >= thc_sock.shards is still being opened
  */
 struct thc_peer {
 	struct thc_sock		*owner;
@@ -70,32 +70,34 @@ static inline struct thc_stream *thc_peer_stream(struct thc_peer *p, int stream)
 	return stream == THC_DATA ? &p->sender.data : &p->sender.control;
 }
 
-/* Is this @p's aggregator, on one of its ports? @address: of the IP version that @protocol
- * (ETH_P_*) says. Needs no lock: where an aggregator is stays as connect() has it.
+/* True if @p's aggregator has @address and @port is one of its ports. @address: of the IP version
+ * that @protocol (ETH_P_*) says. Needs no lock: the address changes only while the peer is being
+ * opened.
  */
 bool thc_peer_is_at(const struct thc_peer *p, __be16 protocol, const void *address, __be16 port);
-/* Takes room for @peers peers and their sockets, which thc_peer_free() gives back: for all or none,
- * so that who cannot have all keeps none from others. -ENOBUFS: host or user may hold no more.
+/* Charges room for @peers peers and their sockets, for all or none, so that a socket that cannot
+ * have all keeps none from others. thc_peer_free() gives it back. -ENOBUFS: beyond the bound of
+ * host or user.
  */
 int thc_peer_charge(struct thc_sock *ts, u32 peers);
-/* Of peers that were not made. */
+/* Gives back the room of peers that were not made. */
 void thc_peer_uncharge(struct thc_sock *ts, u32 peers);
-/* Number @shard of the job that @ts->remote names, at @at, for which room was taken. @key: the
- * job's secret key, NULL: it has none. NULL: no memory.
+/* Makes the peer of aggregator number @shard, at @at, of the job that @ts->remote names. Its room
+ * has been charged. @key: the job's secret key, NULL: it has none. Returns NULL without memory.
  */
 struct thc_peer *thc_peer_new(struct thc_sock *ts, u32 shard, const struct thc_address *at,
 			      const u8 *key);
 /* sk_data_ready of a peer's UDP sockets. */
 typedef void thc_peer_ready(struct sock *sk);
-/* Opens UDP sockets towards @p->address, for @p->owner, by the process that connects it. Their
- * packets go to @ready. What there is after an error is thc_peer_free()'s.
+/* Opens UDP sockets to @p->address, by the process that connects @p->owner. Their packets go to
+ * @ready. After an error, thc_peer_free() cleans up.
  */
 int thc_peer_open(struct thc_peer *p, thc_peer_ready *ready);
 /* No packet comes to @p any more, but some may be under way in a softirq, and still send through
  * its sockets.
  */
 void thc_peer_silence(struct thc_peer *p);
-/* After thc_peer_silence() and synchronize_net(): @p itself, too. */
+/* Frees @p and all that it has, after thc_peer_silence() and synchronize_net(). */
 void thc_peer_free(struct thc_peer *p);
 /* The group that WELCOME named last; false: it is not of @p's IP version. */
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
@@ -111,9 +113,11 @@ void thc_peer_close_group(struct thc_peer *p);
  * leave none.
  */
 int thc_peer_charge_flights(struct thc_peer *p);
-/* Their memory, after that; -ENOMEM. */
+/* Allocates the flights, which have been charged; -ENOMEM. */
 int thc_peer_alloc_flights(struct thc_peer *p);
-/* Whatever there is of both. Before thc_peer_streams(), which needs them to the end. */
+/* Frees and uncharges flights, if any. After thc_peer_streams() only when @p ends: its streams use
+ * them.
+ */
 void thc_peer_free_flights(struct thc_peer *p);
 /* The epoch's keys and streams; thc_peer_alloc_flights() has succeeded. */
 void thc_peer_streams(struct thc_peer *p);
