@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The functions that XDP programs may call: include/thc/aggregator/kfunc.h, registered,
- * counted and passed on to simd.c. They need this module's BTF; where the
- * module was built without (the kernel's headers had no vmlinux, or there was
- * no pahole) there are none, and nothing else is missing.
+ * counted and passed on to simd.c. They need this module's BTF. A module built
+ * without BTF (no vmlinux in the kernel's headers, or no pahole) lacks these
+ * functions and nothing else.
  *
  * A loaded program that calls one holds a reference to the module, so that
- * rmmod is refused until the last such program is gone. There is nothing to
- * unregister: what is registered belongs to the BTF, which goes with us.
+ * rmmod is refused until the last such program is gone. Nothing is unregistered:
+ * the registration belongs to the module's BTF, and goes with it.
  */
 #include <linux/btf.h>
 #include <linux/btf_ids.h>
@@ -21,9 +21,10 @@
 
 /**
  * struct thc_kfunc_count - what became of XDP's calls, per CPU
- * @calls: lanes were combined
- * @seals: NH of a payload, or of an answer's lanes, was computed
- * @busy: the vector unit was in use: lanes were left to the program, NH was computed without it
+ * @calls: calls that combined lanes
+ * @seals: calls that computed NH of a payload, or of an answer's lanes
+ * @busy: calls while the vector unit was in use: lanes were left to the program, NH was computed
+ *	without the unit
  */
 struct thc_kfunc_count {
 	unsigned long calls;

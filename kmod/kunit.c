@@ -58,7 +58,7 @@ static struct thc_sock *connect_to(struct kunit *test, u32 shards)
 
 		KUNIT_ASSERT_NOT_NULL(test, p);
 		ts->peers[i] = p;
-		/* packets are its until they are looked at */
+		/* the engine's packets belong to this socket until run() frees them */
 		KUNIT_ASSERT_EQ(test,
 				sock_create_kern(&init_net, PF_INET, SOCK_DGRAM, IPPROTO_UDP,
 						 &p->unicast),
@@ -171,7 +171,7 @@ static struct thc_message *give(struct kunit *test, u32 chunks)
 	return give_to(test, THC_DATA, chunks, 5);
 }
 
-/* Lets the engine send; what it sends goes nowhere. Packets, GSO taken apart. */
+/* Runs the engine and frees what it sends. Returns the number of packets, GSO segments counted. */
 static u32 run(struct thc_sock *ts)
 {
 	struct sk_buff *skb;
@@ -299,7 +299,7 @@ static u64 tag_of(const struct thc_seal_key *key, const struct thc_hdr *h, u32 b
 	return siphash(sealed, sizeof(sealed), &sip);
 }
 
-/* By the keys of their aggregator's epoch, each of which has others. */
+/* Packets are sealed by the keys of their aggregator's epoch, which differ by aggregator. */
 static void message__packets_are_sealed(struct kunit *test)
 {
 	struct thc_sock *ts = connect_to(test, 3);
@@ -464,7 +464,7 @@ static void state__many_messages_over_several_shards(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, ts->stats.chunks, all);
 	for (i = 0; i < SHARDS; i++)
 		KUNIT_EXPECT_PTR_EQ(test, ts->peers[i]->sending[THC_DATA], NULL);
-	/* and begins anew where nothing was left to send */
+	/* shards with nothing left to send begin again */
 	for (i = 0; i < 5; i++) {
 		give(test, 2);
 		run(ts);
@@ -500,12 +500,12 @@ static void state__who_left_ends_it_when_the_caller_is_done(struct kunit *test)
 	/* the caller may have data of round 5 left to send */
 	ts->called_at = ktime_get_ns();
 	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
-	/* while that is in flight, what is agreed on in the next round may miss any rank */
+	/* while data of round 5 is in flight, control chunks of round 6 may lack any rank */
 	give_to(test, THC_DATA, 1, 5);
 	ts->called_at = 0;
 	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
 	answer(ts, 0);
-	/* it is to be received yet */
+	/* the answer has yet to be received */
 	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_READY);
 	receive_all(ts);
 	KUNIT_EXPECT_EQ(test, rank_has_left(ts), THC_STATE_BROKEN);
@@ -636,7 +636,7 @@ static void key__is_wiped_when_the_job_is_joined(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, memchr_inv(&s->up, 0, sizeof(s->up)));
 	KUNIT_EXPECT_NOT_NULL(test, memchr_inv(&s->down, 0, sizeof(s->down)));
 	KUNIT_EXPECT_NOT_NULL(test, memchr_inv(&s->lost, 0, sizeof(s->lost)));
-	/* one that is given up does not keep that either */
+	/* a join that is given up wipes its copy, too */
 	memcpy(ts->job_key, job_key, sizeof(ts->job_key));
 	forget_aggregators(ts);
 	disconnect(ts);

@@ -101,7 +101,7 @@ static void simd__nh_in_use_agrees_with_the_scalar_one(struct kunit *test)
 	}
 }
 
-/* User-mode Linux lends its unit to anybody, at any time. */
+/* User-mode Linux never says that the unit is in use. */
 #if defined(THC_HAVE_AVX) && !IS_ENABLED(CONFIG_UML)
 #include <asm/fpu/api.h>
 

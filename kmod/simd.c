@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which instruction set sums lanes and computes NH, and the rules of the kernel's vector unit.
+ * Choice of the instruction set that sums lanes and computes NH, and use of the vector unit.
  *
  * The unit's registers belong to the task that XDP interrupted. They are saved
  * by kernel_fpu_begin(), once per such task: for the other packets of a NAPI
- * poll it costs next to nothing. Where irq_fpu_usable() says no, the interrupt
- * came while the kernel itself used the unit; we are not the ones to wait for.
+ * poll it costs next to nothing. If irq_fpu_usable() is false, the interrupt came
+ * while the kernel itself used the unit: the caller then does without the unit.
  * Between begin and end there is one loop and nothing else, so it never nests.
  *
  * The choice is made once, while the module is loading, and patched into the

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Lane loops and NH per instruction set. include/thc/aggregator/lane.h and wire/nh.h say what
- * they compute, bit for bit, also where a table overflows its lanes; these say how fast.
+ * Lane loops and NH per instruction set. include/thc/aggregator/lane.h and wire/nh.h define their
+ * results, bit for bit, also where a table overflows its lanes; only their speed differs.
  *
  * simd_scalar.c, simd_avx2.c and simd_avx512.c are also compiled in user
  * space, where tests/unit/test_kmod_simd.c compares them on the instruction
- * sets that emulators lack. simd.c, which chooses one and owns the vector
- * unit while it runs, is the kernel's alone.
+ * sets that emulators lack. Only the kernel has simd.c, which chooses one and
+ * owns the vector unit while a loop runs.
  */
 #ifndef THC_KMOD_SIMD_H
 #define THC_KMOD_SIMD_H
@@ -19,10 +19,10 @@
  * @name: as the module's parameter "simd" takes it
  *
  * @lanes: THC_LANE_BYTES, aligned to words. @payload: thc_lane_payload() bytes of
- * its kind, of any alignment. The caller owns the vector unit, if they need it.
- * @group is thc_lanes_group() of a row of THC_FORMATS_GROUP, and does nothing for any
- * other; it may read the header, which is in front of @payload.
- * @nh puts thc_nh() of @words words at its first parameter.
+ * its kind, of any alignment. The caller owns the vector unit, if the loops need it.
+ * @group is thc_lanes_group() for rows of THC_FORMATS_GROUP, and does nothing for other
+ * rows; it may read the header in front of @payload.
+ * @nh writes thc_nh() of @words words to its first parameter.
  */
 struct thc_simd_ops {
 	const char *name;
@@ -41,8 +41,8 @@ extern const struct thc_simd_ops thc_simd_scalar;
 extern const struct thc_simd_ops thc_simd_avx2;
 extern const struct thc_simd_ops thc_simd_avx512; /* F, BW, VL and VBMI */
 
-/* The loops @set_lut8() ..., two copies of each, those of add_row() for each row, and @set_nh(), as
- * thc_simd_ops thc_simd_@set.
+/* Defines thc_simd_@set from the loops @set_lut8() and so on, add_row() and @set_nh(). Loops are
+ * compiled twice, for @first 0 and 1, and add_row() for each row, too.
  */
 #define THC_SIMD_TABLE(set, name) \
 	static void name(u64 *lanes, const void *payload, const struct thc_pairs *p, int first) \

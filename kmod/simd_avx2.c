@@ -74,8 +74,8 @@ THC_INLINE void avx2_linear8(u64 *lanes, const void *payload, int first)
 		PUT(_mm256_add_epi64, i, spread(in + 16 * i));
 }
 
-/* 32 terms, of which low and high bytes are looked up apart. Unpacking works
- * in halves: lanes 0..7 and 16..23, then 8..15 and 24..31.
+/* Adds 32 terms, given as their low and their high bytes. Unpacking works in halves: lanes 0..7 and
+ * 16..23 come first, then 8..15 and 24..31.
  */
 THC_INLINE void put16(u64 *lanes, int i, __m256i low, __m256i high, int first)
 {
@@ -99,10 +99,11 @@ THC_INLINE void avx2_lut16(u64 *lanes, const void *payload, const struct thc_pai
 	}
 }
 
-/* The rows of THC_FORMATS_GROUP. A group here is what a byte of lanes stands for: an index, or two
- * of them with sums of 4 bits. It has @bits bits, 1 to 6. 16 groups, that is 2 * @bits bytes, are
- * loaded as the last ones of 16 bytes, and taken apart as eight words, each of two bytes that have
- * two groups: 2 * @i and 2 * @i + 1. As a big-endian word, it has the second group above some rest.
+/* The rows of THC_FORMATS_GROUP. A group here is one index, or two where sums have 4 bits; it has
+ * @bits bits, 1 to 6. 16 groups have 2 * @bits bytes, which are loaded as the last ones of a
+ * 16-byte vector. The vector is shuffled into eight words: word @i has the two bytes of group 2 *
+ * @i and the group after it. In big-endian order the second group stands above group_rest() bits of
+ * rest.
  */
 THC_INLINE int group_end(int bits, int i)
 {
@@ -114,8 +115,9 @@ THC_INLINE int group_rest(int bits, int i)
 	return -2 * bits * (i + 1) & 7;
 }
 
-/* Which bytes a word has, lower one first, and by what it is multiplied: the product's upper half
- * then has the first group at its bottom, its lower half the second one from bit 8 on.
+/* GROUP_BYTES: the bytes of a word, for the shuffle, lower one first. The word times GROUP_FIRST
+ * has the first group from bit 0 of the product's upper half on, times GROUP_SECOND the second
+ * group from bit 8 of its lower half on.
  */
 #define GROUP_BYTES(bits, i)	(group_end(bits, i) | (group_end(bits, i) - 1) << 8)
 #define GROUP_FIRST(bits, i)	(1 << (16 - group_rest(bits, i) - (bits)))
@@ -142,15 +144,16 @@ THC_INLINE __m256i groups(const u8 *packed, int bits)
 			       _mm256_and_si256(second, _mm256_set1_epi16(mask << 8)));
 }
 
-/* Bytes by groups of up to 6 bits, 16 in a vector. From the second one on, what they differ in from
- * those of the vector before.
+/* A table from groups of up to 6 bits to bytes, 16 entries in a vector. Vectors but the first one
+ * are stored as XOR with the vector before.
  */
 struct found {
 	__m256i of[4];
 };
 
-/* A shuffle finds 0 by a byte whose top bit is set, that is for groups below a vector's. There is
- * _mm256_blendv_epi8(), too, of which GCC 12 makes nothing where char is unsigned, as in kernels.
+/* Looks @group up. A shuffle gives 0 for a byte whose top bit is set, that is for groups below
+ * those of a vector. _mm256_blendv_epi8() does not work: GCC 12 drops it where char is unsigned, as
+ * in the kernel.
  */
 THC_INLINE __m256i find(const struct found *f, __m256i group, int vectors)
 {

@@ -2,9 +2,9 @@
 /*
  * Lane loops for AVX-512 with VBMI: 64 bytes of lanes at a time.
  *
- * VBMI does in one instruction each what takes AVX2 five and one: taking
- * nibbles apart and looking bytes up. CPUs that have AVX-512 but not VBMI
- * slow all their cores' clocks down for 64-byte vectors; they get AVX2.
+ * VBMI takes nibbles apart in one instruction, for which AVX2 needs five, and
+ * looks bytes up in one more. CPUs with AVX-512 but without VBMI slow the
+ * clocks of all cores down for 64-byte vectors; they get AVX2.
  *
  * LUT sums add 64-bit words, as lane.h does: no lane carries into the next
  * unless the table is too large, and then both are wrong in the same way.
@@ -92,13 +92,11 @@ THC_INLINE void avx512_lut16(u64 *lanes, const void *payload, const struct thc_p
 	}
 }
 
-/* The rows of THC_FORMATS_GROUP. A group here is what a byte of lanes stands for: an index, or two
- * of them with sums of 4 bits. It has @bits bits, 1 to 6, so that eight groups have @bits bytes.
+/* The rows of THC_FORMATS_GROUP. A group here is one index, or two where sums have 4 bits. It has
+ * @bits bits, 1 to 6, so that eight groups have @bits bytes.
  */
 
-/* Words, of which the first one is @word. A word's bytes are greater by @step than those of the
- * word before.
- */
+/* Eight words: @word, then each with its bytes greater by @step than those of the word before. */
 THC_INLINE __m512i words(u64 word, u64 step)
 {
 	step *= 0x0101010101010101;
@@ -110,9 +108,9 @@ THC_INLINE __m512i words(u64 word, u64 step)
 #define UPWARDS		0x0706050403020100
 #define DOWNWARDS	0x0001020304050607
 
-/* 8 * @bits packed bytes -> their 64 groups as the low bits of bytes: @bits bytes become the low
- * ones of a word, which has the first group at the top. Of a byte's place the low 6 bits count, so
- * that 56 keeps sums of places positive.
+/* 8 * @bits packed bytes -> their 64 groups as the low bits of bytes. @bits bytes are read as a
+ * big-endian number into the low bytes of a word: its first group is on top. Indices of bytes count
+ * modulo 64, so 56 stands for -8 and keeps them positive.
  */
 THC_INLINE __m512i groups(const u8 *packed, int bits)
 {
@@ -123,8 +121,8 @@ THC_INLINE __m512i groups(const u8 *packed, int bits)
 					    _mm512_permutexvar_epi8(order, bytes));
 }
 
-/* The low bytes of levels by indices of @bits bits, again and again, so that bits above an index do
- * not matter.
+/* The table of the levels' low bytes, repeated every 2^@bits entries, so that bits above an index
+ * do not matter.
  */
 THC_INLINE __m512i find_levels(const struct thc_pairs *p, int bits)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The compiler's vector intrinsics, and what loops over vectors of any size share, for files
- * that Kbuild and Makefile compile for an instruction set of their own. In the kernel there is no
- * malloc() for their header to declare an aligned variant of.
+ * that Kbuild and Makefile compile for an instruction set of their own. The intrinsics' header
+ * would include one for aligned malloc(), which the kernel lacks: the macros below keep it out.
  */
 #ifndef THC_KMOD_SIMD_INTRIN_H
 #define THC_KMOD_SIMD_INTRIN_H

@@ -39,9 +39,9 @@ static inline struct mem_cgroup *thc_memcg_of(const struct sock *sk)
 #endif
 }
 
-/* encap_err_rcv() has been told the error itself since 6.7. @report gets the socket, the packet
- * that says so, whose data begins with the IP header of the packet that did not arrive, the error,
- * and the UDP port to which that one was sent.
+/* Since 6.7, encap_err_rcv() is told the error itself. @report gets the socket, the ICMP packet,
+ * whose data begins with the IP header of the packet that did not arrive, the error, and the UDP
+ * port to which the latter packet was sent.
  */
 #ifdef THC_HAVE_ENCAP_ERR_ERRNO
 #define THC_DEFINE_ENCAP_ERR_RCV(name, report)							\
@@ -71,7 +71,7 @@ static inline int thc_icmp_error(struct sk_buff *skb)
 	}
 #endif
 
-/* A timer has had its function from the start, and no field for it, since 6.15. */
+/* Since 6.15, a timer's function is set together with its clock and mode. */
 #ifndef THC_HAVE_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,
 				 enum hrtimer_restart (*function)(struct hrtimer *),
@@ -127,8 +127,8 @@ static inline struct dst_entry *thc_route6(struct net *net, const struct sock *s
 #endif
 }
 
-/* getsockopt() has been told by a sockopt_t where the value goes, and how long it may be,
- * since 7.1: under a name of its own until all protocols are.
+/* Since 7.1, a sockopt_t tells getsockopt() where the value goes and how long it may be. The
+ * operation has a name of its own until all protocols are converted.
  */
 #ifdef THC_HAVE_GETSOCKOPT_ITER
 #define THC_GETSOCKOPT	getsockopt_iter
@@ -205,7 +205,7 @@ static inline void thc_never_poll(struct sock *sk)
 #endif
 }
 
-/* User-mode Linux has the registers that its host has. */
+/* User-mode Linux has the host's registers, and no cpu_has_xfeatures(). */
 #ifdef CONFIG_UML
 #define cpu_has_xfeatures(features, name)	true
 #endif
