@@ -23,7 +23,7 @@ struct thc_address {
 	};
 };
 
-/* -EINVAL: a reserved field, or what lies beyond the address, is not zero. */
+/* -EINVAL: a reserved field, or a byte beyond the address, is not zero. */
 int thc_address_check(const struct sockaddr_unsized *name, int len);
 int thc_address_read(const struct sockaddr_thc *a, struct thc_address *out);
 /* True if @a may be one host's, as an aggregator's has to be: not multicast, broadcast or

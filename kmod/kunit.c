@@ -626,7 +626,7 @@ static void key__is_wiped(struct kunit *test)
 	sock_put(&ts->sk);
 }
 
-/* A job that is joined keeps what came from its key. */
+/* A socket that has joined keeps derived keys, not the secret. */
 static void key__is_wiped_when_the_job_is_joined(struct kunit *test)
 {
 	struct thc_sock *ts = connect_to(test, 2);

@@ -112,7 +112,7 @@ static struct thc_user *make_user(kuid_t uid)
 	return user;
 }
 
-/* Takes a reference for one more socket to the user @uid; adds @new if there is none. NULL: no user
+/* Takes a reference, for one more socket, to user @uid; adds @new if there is none. NULL: no user
  * and no @new.
  */
 static struct thc_user *get(kuid_t uid, struct thc_user *new)

@@ -18,7 +18,7 @@ extern struct genl_family thc_genl;
 
 /* Puts one entry of a list, or nothing and -EMSGSIZE. */
 typedef int thc_nl_put(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *entry);
-/* The next part of a dump of @list, one of the namespace's with @generation. Takes its lock. */
+/* The next part of a dump of @list, which changes with @generation. Takes thc_net.lock. */
 int thc_nl_dump(struct sk_buff *skb, struct netlink_callback *cb, struct list_head *list,
 		const u32 *generation, thc_nl_put *put);
 

@@ -46,7 +46,7 @@ static int set_key(struct thc_sock *ts, sockptr_t from, unsigned int len)
 		ts->has_key = len;
 		release_sock(&ts->sk);
 	}
-	/* the stack is anybody's next */
+	/* the stack will be reused */
 	memzero_explicit(key, sizeof(key));
 	return error;
 }

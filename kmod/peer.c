@@ -436,7 +436,7 @@ static void leave_group(struct thc_peer *p)
 	set_group(p, &none);
 	/* to be bound again */
 	leave_port(p->group);
-	/* if the interface has gone nobody sends, though the socket's list keeps the group */
+	/* fails if the interface has gone: the socket keeps the group, but nobody sends to it */
 	set_member(p, p->group, MCAST_LEAVE_SOURCE_GROUP, &group);
 }
 
@@ -451,7 +451,7 @@ void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group)
 		set_group(p, group);
 }
 
-/* Packets that are under way in a softirq find @p all the same: thc_disconnect() waits for them. */
+/* Softirqs may still use @p for a packet of the group: thc_disconnect() waits for them. */
 void thc_peer_close_group(struct thc_peer *p)
 {
 	silence(p, p->group);

@@ -101,10 +101,10 @@ void thc_peer_silence(struct thc_peer *p);
 void thc_peer_free(struct thc_peer *p);
 /* The group that WELCOME named last; false: it is not of @p's IP version. */
 bool thc_peer_group(const struct thc_peer *p, struct thc_address *group);
-/* Has it been joined? */
+/* True if @p has joined @group. */
 bool thc_peer_in_group(const struct thc_peer *p, const struct thc_address *group);
-/* Leaves the one before. Not fatal if it fails: nobody is heard on the group, the job answers by
- * fanout.
+/* Leaves the group joined before. Failure is not fatal: nothing is heard on the group, so the job
+ * answers by fanout.
  */
 void thc_peer_join_group(struct thc_peer *p, const struct thc_address *group);
 /* The group is not needed: no answer will come there. */

@@ -10,8 +10,9 @@
 
 #define RECV_FLAGS	(MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CMSG_COMPAT)
 
-/* Looks for a message. @joins: the connection's number when the call began. Returns 1: there is one
- * that no other call is receiving; -EAGAIN: the call may wait for one; else what the call returns.
+/* Looks for a message. @joins: the connection's number when the call began. Returns 1: a message is
+ * ready that no other call is receiving; -EAGAIN: the call may wait for a message; else what the
+ * call returns.
  */
 static int find_ready(struct thc_sock *ts, u32 joins)
 {

@@ -82,7 +82,7 @@ const char *thc_simd_name(void)
 	return thc_simd_ops ? thc_simd_ops->name : "auto";
 }
 
-/* Are the loops in use others than the scalar ones? */
+/* True if the loops in use are not the scalar ones. */
 static DEFINE_STATIC_KEY_FALSE(thc_simd_vector);
 
 static int thc_simd_param_set(const char *value, const struct kernel_param *kp)

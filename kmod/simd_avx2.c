@@ -102,8 +102,7 @@ THC_INLINE void avx2_lut16(u64 *lanes, const void *payload, const struct thc_pai
 /* The rows of THC_FORMATS_GROUP. A group here is one index, or two where sums have 4 bits; it has
  * @bits bits, 1 to 6. 16 groups have 2 * @bits bytes, which are loaded as the last ones of a
  * 16-byte vector. The vector is shuffled into eight words: word @i has the two bytes of group 2 *
- * @i and the group after it. In big-endian order the second group stands above group_rest() bits of
- * rest.
+ * @i and the group after it. In big-endian order the second group stands above group_rest() bits.
  */
 THC_INLINE int group_end(int bits, int i)
 {

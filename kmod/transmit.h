@@ -31,7 +31,7 @@ void thc_send_copied(struct thc_peer *p, struct thc_hdr *h, const void *payload,
 void thc_outbox_flush(struct thc_sock *ts);
 /* Bytes of packets that may be on their way: each of @window chunks in flight, twice. */
 size_t thc_wmem_limit(u32 window);
-/* May packets be built for @p? If not, those on their way have to arrive first. */
+/* True if packets may be built for @p. Else the network has to free packets first. */
 bool thc_peer_may_send(const struct thc_peer *p);
 /* Asks the network how packets with @mark from @p->local leave for @port. @usk: the UDP socket that
  * sends them, NULL: there is none yet. Returns 0 with a reference in @r->dst, or an error and @r as

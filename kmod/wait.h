@@ -10,7 +10,7 @@
  */
 typedef bool thc_done(struct thc_sock *ts, u64 need);
 
-/* Sleeps until @done, without locks. 0, or what the call returns instead. */
+/* Sleeps without locks until @done. Returns 0, or the error of the call. */
 int thc_wait_for(struct thc_sock *ts, thc_done *done, u64 need, long *timeo);
 enum thc_state thc_state_of(struct thc_sock *ts);
 /* Connections of the socket so far. */
