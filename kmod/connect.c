@@ -103,9 +103,9 @@ static int find_job(struct thc_sock *ts, const struct sockaddr_thc *a, struct th
 	return error;
 }
 
-/* Takes the key of the socket, or of the host job. With a host job, a key of the socket would be
- * ignored, so it is an error. noinline: key derivation needs large stack frames, which are gone
- * before the network is called.
+/* Takes the key of the socket or of the host job. For a host job, the socket must have no key: it
+ * would be ignored. noinline: key derivation needs large stack frames, gone before the network is
+ * called.
  */
 static noinline int find_key(const struct thc_sock *ts, const struct sockaddr_thc *a,
 			     struct thc_host_job *job)

@@ -157,8 +157,8 @@ void thc_join_run(struct thc_sock *ts, u64 now, u64 *due)
 	}
 }
 
-/* True if @p is to join the group that WELCOME named last. Every WELCOME names the group; an
- * aggregator that has restarted names another one.
+/* True if @p is to join the group of the last WELCOME. An aggregator that has restarted names
+ * another one.
  */
 static bool wants_group(const struct thc_peer *p, u64 now, struct thc_address *group)
 {
