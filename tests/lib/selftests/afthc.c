@@ -91,7 +91,7 @@ int begin_join(int fd, const struct sockaddr_thc *a)
 	return errno == EINPROGRESS || errno == EALREADY ? 0 : -errno;
 }
 
-/* poll() says that connect() is to open more aggregators. */
+/* poll() has reported POLLPRI: connect() opens the other aggregators. */
 static int go_on(int fd)
 {
 	struct sockaddr_thc a;
@@ -110,7 +110,7 @@ static int open_listed(int fd)
 	return !error && poll_now(fd) & POLLPRI ? go_on(fd) : error;
 }
 
-/* The job's own limit, not ours. */
+/* The job's own limit for joining has passed, not PATIENCE_MS. */
 static void say_who_is_missing(int fd)
 {
 	struct thc_failure f = failure_of(fd);
@@ -250,7 +250,7 @@ uint32_t contribution(const struct thc_send *s, unsigned int rank, size_t i, con
 	unsigned int bytes = s->width / 8, k;
 	bool high = s->op == THC_OP_CLAIM_HIGH;
 
-	/* a claim: nobody has lanes but its own */
+	/* a claim: a rank fills only the lanes of its own place */
 	if ((high || s->op == THC_OP_CLAIM) && (high != (rank >= 32) || i % 256 / 8 != rank % 32))
 		return 0;
 	if (s->op == THC_OP_LUT_ADD) {

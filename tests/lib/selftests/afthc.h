@@ -34,8 +34,8 @@
 #include "jobkey.h"
 
 #define RANKS_MAX	THC_RANKS_MAX
-/* A machine that is emulated may be busy for so long. More than a join may take by default, so that
- * the socket says first why it failed.
+/* An emulated machine may be busy for so long. Longer than a join's default limit, so that the
+ * socket reports first why it failed.
  */
 #define PATIENCE_MS	75000
 
@@ -58,12 +58,12 @@ const char *why_not(void);
 /* Is this the kernel that notices mistakes, and takes several times as long for everything? */
 bool on_debug_kernel(void);
 
-/* A network namespace of its own, with loopback. */
+/* Enters a new network namespace with loopback up. */
 int enter_netns(void);
 
 #define HOST_MEMORY	"/sys/module/thc/parameters/memory_mib"
 
-/* What all sockets of the host may hold. */
+/* Limits the memory of all sockets of the host. */
 int set_host_memory(const char *mib);
 
 /* --- addresses ------------------------------------------------------------ */
@@ -81,7 +81,7 @@ static inline int thc_open(int flags)
 {
 	int fd = thc_open_keyless(flags);
 
-	/* if it gets none, connect() says so */
+	/* connect() will report if the key is missing */
 	if (fd >= 0)
 		set_key(fd, job_key, sizeof(job_key));
 	return fd;
@@ -97,7 +97,7 @@ static inline int set_nonblock(int fd, bool on)
 	return fcntl(fd, F_SETFL, on ? O_NONBLOCK : 0);
 }
 
-/* 0: @events came; -ETIMEDOUT. */
+/* Returns 0 once any of @events has come, or -ETIMEDOUT. */
 static inline int wait_for(int fd, short events, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = events };
@@ -112,15 +112,13 @@ static inline short poll_now(int fd)
 	return poll(&p, 1, 0) < 0 ? -1 : p.revents;
 }
 
-/* connect() of a non-blocking socket, begun. */
+/* Begins connect() on a socket, which becomes non-blocking. */
 int begin_join(int fd, const struct sockaddr_thc *a);
 
-/* Its end, over all aggregators: 0 or the error that SO_ERROR has. Blocking again afterwards. */
+/* Waits for the join, over all aggregators, and makes @fd blocking again. Returns 0 or SO_ERROR. */
 int end_join(int fd);
 
-/* Joins ranks 0..@n-1 of a job, one socket each; those of @fd that are not
- * negative are used again.
- */
+/* Joins ranks 0 to @n - 1 of a job, one socket each; sockets already in @fd join again. */
 int join_all(int *fd, unsigned int n, const char *at, uint16_t port, uint16_t job);
 
 void close_all(int *fd, unsigned int n);
@@ -149,14 +147,14 @@ ssize_t receive_message(int fd, void *room, size_t bytes, struct thc_received *r
 
 /* --- sums ----------------------------------------------------------------- */
 
-/* What is sent and expected: the same for a rank, tag and place, always. */
+/* Byte @i of a rank's payload, which depends on rank, tag and place alone. */
 uint8_t byte_of(unsigned int rank, uint64_t tag, size_t i);
 
 uint8_t *make_payload(unsigned int rank, uint64_t tag, size_t bytes);
 
 uint32_t lane_of(const uint8_t *p, unsigned int bytes);
 
-/* Lane @i of what rank @rank sends, as it goes into the sum. */
+/* What rank @rank's lane @i adds to the sum. */
 uint32_t contribution(const struct thc_send *s, unsigned int rank, size_t i, const uint16_t *table);
 
 /* Lanes of @chunks that differ from the sum over @ranks (bits). */
@@ -175,7 +173,7 @@ static inline uint64_t all_ranks(unsigned int n)
 int send_part(int fd, unsigned int rank, const struct thc_send *s, size_t chunks,
 	      uint8_t sum_width);
 
-/* Receives the answer to @s: 0, an errno, or why it is wrong (> 0). */
+/* Receives the answer to @s. Returns 0, a negative errno, or > 0: the number of what is wrong. */
 int check_answer(int fd, const struct thc_send *s, size_t chunks, uint8_t sum_width,
 		 unsigned int ranks, const uint16_t *table);
 
@@ -188,10 +186,11 @@ struct thc_failure failure_of(int fd);
 
 /* --- a fixture ------------------------------------------------------------ */
 
-/* Of one table: those for a rate take an emulated machine most of a second. */
+/* With one table only: computing all tables for a rate takes an emulated machine most of a second.
+ */
 #define JOB	"1," JOB_KEY ",rate=fixed,reply=fanout,ranks="
 #define LANES	THC_LANE_BYTES
-/* Bytes of a chunk that came back, its count included. */
+/* Bytes of a received chunk with its count. */
 #define ANSWER	(LANES + 2)
 
 /* What many tests send. */
@@ -204,10 +203,10 @@ static inline void set_timeo(int fd, int option, long ms)
 	setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t));
 }
 
-/* One chunk, whatever its lanes. */
+/* Receives one chunk and drops its lanes. */
 ssize_t receive(int fd, int flags);
 
-/* A job whose first @n ranks join; all, or the job waits. */
+/* Starts a job and joins its first @n ranks, which must be all: else the join waits. */
 static inline int begin(struct daemon *d, int *fd, const char *job, unsigned int n)
 {
 	int error = start_daemon(d, "127.0.0.1", PORT, job, NULL);

@@ -14,7 +14,7 @@
 #define CGROUPS		"/tmp/afthc-cgroups"
 #define CGROUP		CGROUPS "/afthc"
 
-/* This process in a cgroup of its own, whose file is returned; or a negative errno. */
+/* Moves this process to a new cgroup; returns the cgroup's descriptor, or a negative errno. */
 int enter_cgroup(void);
 
 void leave_cgroup(int cgroup);

@@ -28,13 +28,13 @@ int start_daemon(struct daemon *d, const char *at, uint16_t port, const char *jo
 
 void stop_daemon(struct daemon *d, int number);
 
-/* Where number @shard of several daemons on loopback is. */
+/* Port of aggregator number @shard, if loopback has several. */
 static inline uint16_t shard_port(unsigned int shard)
 {
 	return (uint16_t)(PORT + 100 * shard);
 }
 
-/* Starts number @shard of the @n daemons of job @job, which is described but for its shards. */
+/* Starts number @shard of @n aggregators; @job describes the job without its shards. */
 int start_shard(struct daemon *d, const char *job, unsigned int shard, unsigned int n);
 
 #endif /* THC_SELFTESTS_DAEMON_H */

@@ -9,7 +9,7 @@ void loopback(struct sockaddr_in *a, uint16_t port)
 	a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 }
 
-/* Keys of an epoch come from its salt. */
+/* Salts of different epochs differ, and so do the keys. */
 static void set_salt(uint8_t *salt, uint8_t epoch)
 {
 	memset(salt, 0xa5, THC_SALT_BYTES);
@@ -35,7 +35,7 @@ const struct job_seals *fake_seals(void)
 	return &s;
 }
 
-/* After a call that failed: the daemon's own sockets do not wait for room. */
+/* After a failed send: waits for room, since thcd's own sockets do not block. */
 static bool has_room_now(int fd)
 {
 	struct pollfd out = { .fd = fd, .events = POLLOUT };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * An aggregator that is the test itself: a UDP socket on loopback, the packets
- * that come to it and those that it sends, each when the test says so.
+ * A fake aggregator, which is the test itself: a UDP socket on loopback, the packets that it
+ * receives, and packets that it sends when the test says so.
  */
 #ifndef THC_SELFTESTS_FAKE_H
 #define THC_SELFTESTS_FAKE_H
@@ -21,24 +21,24 @@
 
 void loopback(struct sockaddr_in *a, uint16_t port);
 
-/* By what its job is sealed, which has job_key, in FAKE_EPOCH. */
+/* Seals of the fake aggregator's job, which has job_key, in FAKE_EPOCH. */
 const struct job_seals *fake_seals(void);
 
-/* Of other epochs, too: no two have one. */
+/* Seals of another epoch; every epoch has its own keys. */
 struct job_seals fake_seals_of(uint8_t epoch);
 
 /* @to: a sockaddr_in, or a sockaddr_in6. */
 int send_one(int fd, const void *to, const void *packet, size_t bytes);
 
-/* Packets of @each bytes, the last one perhaps shorter, as one that the network takes
- * apart when it has to: loopback has not. @to as above.
+/* Sends packets of @each bytes, the last one perhaps shorter, as one super-packet, which loopback
+ * does not take apart. @to as above.
  */
 int send_joined(int udp, const void *to, void *packets, size_t bytes, uint16_t each);
 
-/* Whatever @bytes has there, in network order. */
+/* Puts @value into a field of @bytes, in network order. */
 void put_field(void *packet, size_t offset, size_t bytes, uint64_t value);
 
-/* Our socket; @fd: a rank's, to join us. */
+/* The fake aggregator's socket; the argument @fd below is a rank's socket. */
 int fake_open(void);
 
 static inline struct sockaddr_thc fake_place(void)
@@ -46,13 +46,14 @@ static inline struct sockaddr_thc fake_place(void)
 	return place("127.0.0.1", FAKE_PORT, 1, 1);
 }
 
-/* Is a socket of this namespace bound to the UDP port? The kernel's own are shown, too. */
+/* Is any socket of this namespace bound to the UDP port? Sockets of the kernel count. */
 bool is_bound(uint16_t port);
 
-/* Does this host hear packets of the aggregator to @group? */
+/* Has this host joined the multicast group @group? */
 bool is_member(const char *group);
 
-/* Until it does, at that port; -ETIMEDOUT. What our socket sends there goes to lo. */
+/* Waits until a socket listens at the group; else -ETIMEDOUT. Then sends to groups go through lo.
+ */
 int wait_for_group(const char *at, uint16_t port);
 
 struct join_packet {
@@ -60,7 +61,7 @@ struct join_packet {
 	struct thc_join	j;
 };
 
-/* A joining's nonce as one number. */
+/* A JOIN's nonce as one number. */
 typedef unsigned __int128 fake_nonce;
 
 static inline fake_nonce nonce_of(const struct join_packet *p)
@@ -71,12 +72,12 @@ static inline fake_nonce nonce_of(const struct join_packet *p)
 	return nonce;
 }
 
-/* The next packet, which has to be a JOIN, and who sent it. */
+/* Takes the next packet, which must be a JOIN, and its sender. */
 int fake_take_join_packet(int udp, struct sockaddr_in *worker, struct join_packet *p);
 
 int fake_take_join(int udp, struct sockaddr_in *worker, fake_nonce *nonce);
 
-/* What has come and is not looked at. */
+/* Drops the packets that have come so far. */
 void fake_forget(int udp);
 
 /* Packets that a socket has looked at: its aggregator's, and strays. */
@@ -87,14 +88,14 @@ static inline uint64_t looked_at(int fd)
 	return s.packets_down + s.foreign;
 }
 
-/* Sends @fd's socket, at @worker, a packet and waits until it has been looked at:
- * softirqs may be late.
+/* Sends a packet to @fd's socket, at @worker, and waits until the socket has judged it: softirqs
+ * may be late.
  */
 int deliver(int fd, int udp, const struct sockaddr_in *worker, const void *packet, size_t bytes);
 
 /* --- WELCOME -------------------------------------------------------------- */
 
-/* In one part. */
+/* A WELCOME in one part. */
 struct welcome_packet {
 	struct thc_hdr		h;
 	struct whole_welcome	all;
@@ -109,10 +110,10 @@ static inline void set_nonce(struct welcome_packet *p, fake_nonce nonce)
 	memcpy(p->all.w.nonce, &nonce, sizeof(nonce));
 }
 
-/* To rank 1 of two, both are in. It is to be sealed. */
+/* A WELCOME for rank 1 of two joined ranks, not yet sealed. */
 void good_welcome(struct welcome_packet *p, fake_nonce nonce);
 
-/* As it is, whatever its `constants` are. */
+/* Seals a WELCOME without computing its `constants`. */
 static inline void fake_seal_as_is(struct welcome_packet *p, const void *to)
 {
 	seal_welcome(fake_seals(), &p->h, sizeof(*p), to);
@@ -124,7 +125,7 @@ static inline void fake_seal_welcome(struct welcome_packet *p, const void *to)
 	fake_seal_as_is(p, to);
 }
 
-/* Of @p, what the group is told: TO_GROUP_PACKET bytes, which are sealed. */
+/* Makes @p the WELCOME to the group, TO_GROUP_PACKET bytes, and seals it. */
 void fake_seal_to_group(struct welcome_packet *p, const void *group);
 
 struct challenge_packet {
@@ -132,10 +133,10 @@ struct challenge_packet {
 	struct thc_challenge	c;
 };
 
-/* To rank 1, one that begins with @first; sealed for @to. */
+/* A CHALLENGE to rank 1 that begins with @first, sealed for @to. */
 void fake_challenge(struct challenge_packet *p, fake_nonce nonce, uint8_t first, const void *to);
 
-/* A JOIN of now begins, and is answered by one WELCOME. */
+/* Begins a JOIN, and answers it with one WELCOME. */
 int fake_join(int fd, int udp, struct sockaddr_in *worker);
 
 /* --- chunks --------------------------------------------------------------- */
@@ -148,14 +149,14 @@ struct chunk_packet {
 /* The next request, or -EAGAIN after @ms. */
 int fake_take(int udp, struct chunk_packet *p, int ms);
 
-/* The request of chunk @chunk; others are passed over. */
+/* Takes the request of chunk @chunk, and skips others. */
 int fake_take_chunk(int udp, struct chunk_packet *p, uint32_t chunk);
 
-/* Its sum over @ranks, all lanes of it bytes of @value; sealed. */
+/* The sealed answer to @request: a sum over @ranks, all bytes of which are @value. */
 void fake_answer(struct chunk_packet *out, const struct thc_hdr *request, uint64_t ranks,
 		 uint8_t value);
 
-/* For a test that is the aggregator itself: a socket, and fake_open()'s. */
+/* For tests with a fake aggregator: a rank's socket, and the aggregator's. */
 #define FAKE_FIXTURE(name) \
 	FIXTURE(name) \
 	{ \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The kernel's harness, which defines functions and variables: for the file of a test's
- * main() only. And what is set up by most tests.
+ * The kernel's harness, which defines functions and variables, so only the file with main() may
+ * include it. And the fixtures of most tests.
  */
 #ifndef THC_SELFTESTS_HARNESS_H
 #define THC_SELFTESTS_HARNESS_H
@@ -10,17 +10,15 @@
 
 #include "afthc.h"
 
-/* Limits end what hangs, no more: stated for a stock kernel emulated on an idle
- * machine, and five times that for the debug kernel.
+/* Limits only end tests that hang: they fit a stock kernel emulated on an idle machine; the debug
+ * kernel gets five times as much.
  */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT	150
 #undef TEST_F_TIMEOUT
 #define TEST_F_TIMEOUT(fixture, name, seconds) __TEST_F_IMPL(fixture, name, -1, 5 * (seconds))
 
-/* For most tests: a daemon and ranks, for begin() to start, in a namespace that is
- * gone afterwards.
- */
+/* Fixture of most tests: a daemon and ranks, which begin() starts, in a namespace of their own. */
 #define AFTHC_FIXTURE(name)                                                      \
 	FIXTURE(name)                                                            \
 	{                                                                        \

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What a socket says of its job: THC_OPT_WELCOME, as it comes and as it is read.
- */
+/* What a socket knows of its job: THC_OPT_WELCOME, raw and parsed. */
 #ifndef THC_SELFTESTS_KNOWNJOB_H
 #define THC_SELFTESTS_KNOWNJOB_H
 
@@ -22,7 +20,7 @@ struct known_job {
 	struct thc_spec	spec;
 };
 
-/* 0 or -errno; -EBADMSG: its length is not what it says, or a record is not to be understood. */
+/* Returns 0 or -errno; -EBADMSG if the lengths disagree or a record is invalid. */
 int know_job(int fd, struct known_job *j);
 
 /* The job's epoch, 0: no job. */

@@ -8,7 +8,7 @@ static int nl_text(const struct nlattr *a, void *data)
 	return MNL_CB_OK;
 }
 
-/* Remembers the kernel's words; returns its errno, negative. */
+/* Keeps the kernel's message; returns its errno, negative. */
 static int nl_error(struct nl *nl, const struct nlmsghdr *h)
 {
 	const struct nlmsgerr *e = mnl_nlmsg_get_payload(h);

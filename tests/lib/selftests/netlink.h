@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The generic netlink family "thc" for its tests, by libmnl: requests made of
- * attributes, good or bad, and what came back, extack included.
+ * The generic netlink family "thc" for its tests, by libmnl: requests with right or wrong
+ * attributes, and the answers with extack.
  */
 #ifndef THC_SELFTESTS_NETLINK_H
 #define THC_SELFTESTS_NETLINK_H
@@ -44,7 +44,7 @@ void nl_put_aggregator(struct nlmsghdr *h, const char *at, uint16_t port);
 /* A range of users or groups: THC_ATTR_USERS, THC_ATTR_GROUPS. */
 void nl_put_ids(struct nlmsghdr *h, uint16_t type, uint32_t first, uint32_t last);
 
-/* A job at @at:@port, to which more is to be said. */
+/* Begins a request for a job at @at:@port, to which attributes can be added. */
 struct nlmsghdr *nl_begin_job(struct nl *nl, uint16_t job, const char *at, uint16_t port);
 
 /* A job with up to two aggregators at @at, ports @port and @other (0: none). */
@@ -66,8 +66,8 @@ uint64_t reason_count(const struct reasons *r, const char *name);
 
 uint64_t reason_sum(const struct reasons *r);
 
-/* Without `unexpected`, under which a job's own packets are counted, too, if they come when nobody
- * waits for them any more: when they do is for the clock to say.
+/* Sum without `unexpected`, which also counts a job's own packets that come too late: how many do
+ * depends on timing.
  */
 static inline uint64_t reason_sum_known(const struct reasons *r)
 {

@@ -5,7 +5,7 @@
 #define NFT_CHAIN	"output"
 #define NFT_ROOM	4096
 
-/* One request after another: they are one transaction. */
+/* Requests, one after another, that form one transaction. */
 struct nft {
 	char	room[NFT_ROOM];
 	size_t	bytes;

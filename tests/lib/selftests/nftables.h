@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A packet filter's rule by nftables' netlink, by libmnl: what a user's packets
- * meet on their way out. The tool nft need not be there.
+ * Adds a packet filter's rule by nftables' netlink (libmnl): it judges a user's outgoing packets.
+ * The tool nft is not needed.
  */
 #ifndef THC_SELFTESTS_NFTABLES_H
 #define THC_SELFTESTS_NFTABLES_H

@@ -17,7 +17,7 @@ static bool oracle_answers_with(uint8_t op)
 	return (op >= 1 && op <= 7 && op != 5) || op == THC_OP_WAIT || op == THC_OP_STALE;
 }
 
-/* A part of WELCOME: eight words and whole records, which are words, too. */
+/* A part of WELCOME has eight words of its own and whole records, which also consist of words. */
 static enum thc_drop_reason oracle_form(const uint8_t *payload, size_t bytes)
 {
 	const uint8_t *part = payload + offsetof(struct thc_welcome, part);
@@ -31,7 +31,7 @@ static enum thc_drop_reason oracle_form(const uint8_t *payload, size_t bytes)
 	return THC_DROP_NONE;
 }
 
-/* A WELCOME, or CHALLENGE, that is none to a JOIN of ours. */
+/* A WELCOME or CHALLENGE that answers no JOIN of this worker. */
 static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct thc_hdr *h,
 					   const uint8_t *packet, size_t bytes)
 {
@@ -49,10 +49,12 @@ static enum thc_drop_reason oracle_welcome(const struct oracle *o, const struct 
 		why = oracle_form(packet, bytes);
 	if (why)
 		return why;
-	/* a refusal without it would have to have the nonce of a JOIN */
+	/* an unsealed refusal counts only with the nonce of a JOIN, which this one lacks */
 	if (be32toh(h->key_id) != o->welcome.id)
 		return THC_DROP_KEY;
-	/* of both the nonce comes first: one without is for a group, but has come to us alone */
+	/* the nonce is checked before the tag: a WELCOME without one is for a group, but came to a
+	 * worker
+	 */
 	if (is_welcome && !memcmp(packet, none, sizeof(none)))
 		return THC_DROP_ADDRESS;
 	return be64toh(h->tag) == tag_of_membership(&o->welcome, h, &o->worker, packet, bytes) ?
@@ -69,7 +71,7 @@ static bool oracle_in_flight(const struct oracle *o, const struct thc_hdr *h)
 	       be32toh(h->generation) == q / o->data_slots;
 }
 
-/* Does it say who is in the sum, each one of the job, and how many they are? */
+/* Are the ranks in the sum named, all of them of the job, and rightly counted? */
 static bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
 {
 	uint64_t bitmap = be64toh(h->bitmap);
@@ -80,7 +82,7 @@ static bool oracle_says_who(const struct oracle *o, const struct thc_hdr *h)
 	return count && !(bitmap >> o->ranks) && be16toh(h->count) == count;
 }
 
-/* Sums of indices and of lanes are one kind. */
+/* A sum of indices may answer lanes, and vice versa. */
 static bool oracle_is_of_kind(uint8_t op, uint8_t asked)
 {
 	return op == asked || (asked <= THC_OP_ADD && (op == THC_OP_LUT_ADD || op == THC_OP_ADD));
@@ -90,7 +92,7 @@ static bool oracle_is_of_kind(uint8_t op, uint8_t asked)
 static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct thc_hdr *h,
 					  size_t bytes)
 {
-	/* nobody knows of the chunk any more */
+	/* the aggregator no longer has the chunk */
 	if (h->op == THC_OP_STALE && !(h->flags & THC_F_KNOWN))
 		return THC_DROP_NONE;
 	if (!oracle_says_who(o, h))
@@ -104,7 +106,7 @@ static enum thc_drop_reason oracle_answer(const struct oracle *o, const struct t
 		       THC_DROP_MISMATCH;
 }
 
-/* Of a packet of the job about anything else. */
+/* Judges a packet of the job about any other chunk. */
 static enum thc_drop_reason oracle_stray(const struct oracle *o, const struct thc_hdr *h,
 					 size_t bytes)
 {
@@ -118,7 +120,7 @@ static enum thc_drop_reason oracle_stray(const struct oracle *o, const struct th
 								      THC_DROP_UNEXPECTED;
 }
 
-/* An order to end the epoch: of another one, about a request of this one. */
+/* Judges a STALE that ends the epoch: it must name another epoch, and a request in flight. */
 static enum thc_drop_reason oracle_end(const struct oracle *o, const struct thc_hdr *h,
 				       size_t bytes)
 {
@@ -146,7 +148,7 @@ enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet
 	ends = h.op == THC_OP_STALE && h.flags & THC_F_EPOCH;
 	if (be32toh(h.key_id) != (ends ? o->lost : o->down.id))
 		return THC_DROP_KEY;
-	/* no tag holds these */
+	/* a tag covers whole words only */
 	if (bytes % 8)
 		return oracle_answers_with(h.op) ? THC_DROP_LENGTH : THC_DROP_OP;
 	if (ends)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Why a worker must refuse a packet that comes from its aggregator: written from
- * Documentation/protocol.md and enum thc_drop_reason, shares no code with thc.ko, the
- * tags included; how keys are derived is left to the test. For a job of one aggregator with the
- * seal nh that has data chunks in flight and no norms. Of a chunk in flight nobody but worker and
- * aggregator has seen the request, so that no tag of an end of the epoch can be right.
+ * Why a worker must refuse a packet from its aggregator's address. Written from
+ * Documentation/protocol.md and enum thc_drop_reason; shares no code with thc.ko, not even for
+ * tags; the test derives the keys. For a job of one aggregator with the seal nh, data chunks in
+ * flight and no norms. Only worker and aggregator have seen the requests in flight, so a forged
+ * STALE that ends the epoch never has the right tag.
  */
 #ifndef THC_SELFTESTS_ORACLE_H
 #define THC_SELFTESTS_ORACLE_H
@@ -21,21 +21,21 @@
 /**
  * struct oracle - what the worker knows
  * @down: key of answers
- * @nh: NH's part of it
+ * @nh: the part of that key for NH
  * @lost: name of the key that ends the epoch
  * @welcome: key of WELCOME
  * @worker: the worker's end, as the tag of a WELCOME holds it
  * @epoch: the job's incarnation
  * @job: its number
  * @data_slots: W
- * @control_slots: behind these
- * @first: data chunk, the oldest in flight
- * @end: behind the newest in flight
+ * @control_slots: slots behind the data slots
+ * @first: oldest data chunk in flight
+ * @end: chunk behind the newest in flight
  * @round: of their requests
  * @op: of their requests
  * @width: of the sum's lanes
  * @ranks: in the job, below 64
- * @joining: it knows only the job and the keys of joining, and waits for WELCOME
+ * @joining: the worker waits for WELCOME, and knows only the job and the keys of joining
  */
 struct oracle {
 	struct tag_key		down;
@@ -56,7 +56,7 @@ struct oracle {
 	bool			joining;
 };
 
-/* THC_DROP_NONE: it is not refused, something happens. */
+/* Returns THC_DROP_NONE if the worker accepts the packet. */
 enum thc_drop_reason oracle_reason(const struct oracle *o, const uint8_t *packet, size_t bytes);
 
 #endif /* THC_SELFTESTS_ORACLE_H */

@@ -33,7 +33,7 @@ struct thc_end end_of(const void *to)
 	return end;
 }
 
-/* Of the payload; no longer one has a tag. */
+/* Whole words of the payload; a tag covers no longer payload. */
 static int words_of(size_t bytes)
 {
 	size_t words = (bytes - sizeof(struct thc_hdr)) / 8;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Seals of packets that a test makes, in the place of a worker or an aggregator: by the functions
- * that thc.ko has, too. Whether these are right is for test_af_thc_seal and oracle.h to say.
+ * Seals packets that a test makes in the place of a worker or an aggregator, by functions that
+ * thc.ko uses, too. test_af_thc_seal and oracle.h test these functions.
  */
 #ifndef THC_SELFTESTS_SEALS_H
 #define THC_SELFTESTS_SEALS_H
@@ -12,7 +12,7 @@
 #include <thc/key.h>
 
 /**
- * struct job_seals - by what the packets of a job are sealed in one epoch
+ * struct job_seals - keys and seals of a job in one epoch
  * @seal: of data and answers
  * @control: of all else
  */
@@ -26,7 +26,7 @@ struct job_seals {
 	struct thc_member_key	lost;
 };
 
-/* Of job @job with @key, NULL: without, by the seal sum; in the epoch of @salt. */
+/* Sets the seals of job @job with @key (NULL: no key, seal sum) in the epoch of @salt. */
 void job_seals_set(struct job_seals *s, const uint8_t *key, uint16_t job, const uint8_t *salt);
 
 /* A worker's end, or the group's; @to: a sockaddr_in, or a sockaddr_in6. */
@@ -46,7 +46,7 @@ void tag_welcome(const struct job_seals *s, struct thc_hdr *h, size_t bytes,
 		 const struct thc_end *end);
 /* STALE with EPOCH, about the request whose tag is @request. */
 void seal_end(const struct job_seals *s, struct thc_hdr *h, const void *worker, __be64 request);
-/* A membership packet, as anybody can make it. */
+/* Seals a membership packet without a key, as anybody can. */
 void seal_nobodys(struct thc_hdr *h, size_t bytes);
 
 #endif /* THC_SELFTESTS_SEALS_H */

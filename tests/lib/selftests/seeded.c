@@ -16,11 +16,11 @@ struct seeded_input {
 
 /**
  * struct seeded - a run
- * @kept: inputs that brought about something new
- * @seen: bit by what calls came to, see seeded_saw()
- * @last: what the last call came to
+ * @kept: inputs with a new result
+ * @seen: a bit per result of calls, see seeded_saw()
+ * @last: the last call's result
  * @calls: made so far
- * @fresh: the input under way brought about something new
+ * @fresh: the current input has had a new result
  */
 struct seeded {
 	const char		*name;
@@ -150,7 +150,7 @@ static void seeded_random(struct seeded_input *in)
 		in->at[i] = (uint8_t)draw(&seeded.rng);
 }
 
-/* Changes, removes or adds some bytes, or goes on as another input does. */
+/* Changes, removes or adds some bytes, or appends the rest of another input. */
 static void seeded_change(struct seeded_input *in)
 {
 	const struct seeded_input *other = &seeded.kept[below(&seeded.rng, seeded.count)];

@@ -18,7 +18,7 @@
 #include "afthc.h"
 #include "rng.h"
 
-/* What is left of an input; behind its end there are zeros. */
+/* The rest of an input; behind its end all bytes are zero. */
 struct bytes {
 	const uint8_t	*at;
 	size_t		left;
@@ -28,20 +28,20 @@ uint8_t take(struct bytes *b);
 
 uint64_t take_bytes(struct bytes *b, unsigned int n);
 
-/* A call of @kind came to @result: its errno, or how much. After the one before that may
- * be something new.
+/* Notes that a call of @kind returned @result, an errno or a number. This pair is new, or new
+ * after the pair before.
  */
 void seeded_saw(unsigned int kind, int result);
 
-/* What has to hold; the input under way is told and kept. */
+/* Requires that @holds; otherwise prints and keeps the current input. */
 void seeded_require(bool holds, const char *what, int line);
 
 #define require(what) seeded_require(what, #what, __LINE__)
 
 /* --- a run ------------------------------------------------------------------------ */
 
-/* Runs @one for each input; the exit status. @inputs: how many, unless the environment
- * says so. @corpus: a folder below tests/fuzz/corpus.
+/* Runs @one for each input and returns the exit status. @inputs: how many, unless the environment
+ * says. @corpus: a folder below tests/fuzz/corpus.
  */
 int seeded_run(const char *corpus, uint64_t inputs, void (*one)(struct bytes *b));
 

@@ -13,7 +13,7 @@ int note(struct storm *s, enum kind kind, int error)
 
 #define ERRNOS_SHOWN	4
 
-/* The errno that came most often but for those that are @shown; 0: there is none. */
+/* The most frequent errno that is not yet @shown; 0: there is none. */
 static int most_frequent(const struct tally *t, const bool *shown)
 {
 	int most = 0, i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the processes of a storm (test_af_thc_storm) share: memory with what each kind of
- * call has come to.
+ * What the processes of a storm (test_af_thc_storm) share: memory with the results of each kind of
+ * call.
  */
 #ifndef THC_SELFTESTS_STORM_H
 #define THC_SELFTESTS_STORM_H
@@ -13,10 +13,10 @@
 
 /* --- what is counted ------------------------------------------------------ */
 
-/* Of a kind of call: */
+/* What calls of a kind must do: */
 enum expected {
-	WORKS,	/* it has to have succeeded */
-	NEVER,	/* it must not succeed */
+	WORKS,	/* succeed at least once */
+	NEVER,	/* never succeed */
 };
 
 #define STORM_KINDS(X)                                                    \
@@ -76,7 +76,7 @@ static const struct {
 #undef X
 };
 
-/* Larger ones have no place in user space: all are counted under the last. */
+/* Larger numbers are no errno for user space, and are counted under the last. */
 #define ERRNOS		140
 
 struct tally {
@@ -87,8 +87,8 @@ struct tally {
 
 /* --- jobs ----------------------------------------------------------------- */
 
-/* All of two ranks. The first ones' sums are checked, and what is forged must not change
- * them. The next one's ranks are killed. With those of the others anybody may do anything.
+/* Jobs, each of two ranks. Sums of the first two jobs are checked, and forged packets must not
+ * change them. The next job's processes are killed. Any process may disturb the other jobs.
  */
 enum {
 	JOB_V6 = 1,	/* over IPv6, answers by fanout */
@@ -115,10 +115,10 @@ static inline bool job_is_v6(unsigned int job)
 }
 
 /**
- * struct target - what a forger has to know of a job, as of lately
- * @port: of its ranks' sockets
- * @group, @group_port: of its answers, 0: none
- * @epoch: its incarnation, @salt: of its keys
+ * struct target - what a forger knows of a job, not always up to date
+ * @port: ports of its ranks' sockets
+ * @group, @group_port: the group of its answers, 0: none
+ * @epoch: its session, @salt: of its keys
  * @chunk: first data chunk in flight, @round, @op, @width: of its message
  */
 struct target {
@@ -135,10 +135,10 @@ struct target {
 
 /**
  * struct storm - memory of all processes
- * @sums: right ones, of each job that is checked
- * @wrong: sums that were not right
- * @lives: of the aggregator, in each of which each checked job summed enough
- * @stalled: the job that did not, in the life after these
+ * @sums: right sums of each checked job
+ * @wrong: wrong sums of all checked jobs
+ * @lives: lives of thcd in which every checked job made enough sums
+ * @stalled: the job that did not, in the next life
  * @prey: the process to be killed has joined
  */
 struct storm {
@@ -152,7 +152,7 @@ struct storm {
 	bool		prey;
 };
 
-/* What a call came to: 0 or an errno, which is returned. */
+/* Counts the result of a call, 0 or an errno, and returns it. */
 int note(struct storm *s, enum kind kind, int error);
 
 /* --- the table at the end ------------------------------------------------- */

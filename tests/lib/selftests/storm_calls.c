@@ -3,8 +3,8 @@
 #include "storm_calls.h"
 
 #define CALLERS		4
-/* Most milliseconds to join, of one rank and of two that meet. Who joins sends 50 packets in
- * a second: if many do so for long, emulated processors come to nothing else.
+/* Most milliseconds to join, of one rank and of two that meet. A joining rank sends 50 packets per
+ * second: many of these for long would take all time of emulated processors.
  */
 #define JOIN_MS		300
 #define BOTH_JOIN_MS	5000
@@ -31,13 +31,13 @@ uint8_t *make_area(void)
 	return area;
 }
 
-/* @bytes that are there. */
+/* @bytes of the caller's memory. */
 static void *some_memory(struct caller *c, size_t bytes)
 {
 	return c->area + below(&c->rng, (unsigned int)(AREA - bytes + 1));
 }
 
-/* @bytes that are not, or not all of them. */
+/* @bytes that are missing, wholly or in part. */
 static void *no_memory(struct caller *c, size_t bytes)
 {
 	switch (below(&c->rng, 4)) {
@@ -71,7 +71,7 @@ static void put_away(struct caller *c, int fd)
 		note(c->storm, CLOSE, ERRNO_OF(close(fd)));
 }
 
-/* A new socket, in the place of the one that is there. */
+/* A new socket replaces the one in the table. */
 static int valid_socket(struct caller *c)
 {
 	int fd = thc_open(one_in(&c->rng, 2) ? SOCK_NONBLOCK : 0);
@@ -106,7 +106,7 @@ static int valid_connect(struct caller *c)
 
 	if (is_host_job)
 		a = place(NULL, 0, (uint16_t)job, (uint8_t)rank);
-	/* others may do so, too, in between */
+	/* other callers may set the key, too, between these calls */
 	note(c->storm, SETSOCKOPT, -set_key(c->fd, job_key, is_host_job ? 0 : sizeof(job_key)));
 	return ERRNO_OF(connect(c->fd, (void *)&a, sizeof(a)));
 }
@@ -141,7 +141,7 @@ static int valid_shutdown(struct caller *c)
 	return ERRNO_OF(shutdown(c->fd, (int)below(&c->rng, 3)));
 }
 
-/* What both ranks send, mostly. */
+/* A message that both ranks of a job mostly describe alike. */
 static struct thc_send some_message(struct caller *c)
 {
 	struct thc_send s = describe(THC_OP_ADD, 8, 1, draw(&c->rng));
@@ -174,7 +174,7 @@ static int valid_sendmsg(struct caller *c)
 	return sent < 0 ? (int)-sent : 0;
 }
 
-/* The room may be too small for the message, or not there; its description, too. */
+/* The buffers for lanes and description may be too small or missing. */
 static int valid_recvmsg(struct caller *c)
 {
 	static const int flags[] = { 0, MSG_DONTWAIT, MSG_PEEK | MSG_DONTWAIT, MSG_TRUNC };
@@ -243,7 +243,7 @@ static int finish_both(struct caller *c, int here)
 	set_timeo(here, SO_SNDTIMEO, BOTH_JOIN_MS);
 	set_u32(here, THC_OPT_JOIN_TIMEOUT, BOTH_JOIN_MS);
 	error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
-	/* to be called again, which waits on */
+	/* connect() after a signal goes on waiting */
 	while (error == EINTR) {
 		note(c->storm, CONNECT, error);
 		error = ERRNO_OF(connect(here, (void *)&a, sizeof(a)));
@@ -345,7 +345,7 @@ int valid_getname(struct caller *c)
 				    ERRNO_OF(getpeername(c->fd, (void *)&name, &len));
 }
 
-/* What another descriptor of the socket is there for: the first may be closed. */
+/* A second descriptor of the socket works even if another caller closes the first. */
 static int valid_dup(struct caller *c)
 {
 	int fd = fcntl(c->fd, F_DUPFD_CLOEXEC, 0);
@@ -369,7 +369,7 @@ static int bad_socket(struct caller *c)
 		       ERRNO_OF(socket(AF_THC, types[below(&c->rng, 5)] | SOCK_CLOEXEC, 0));
 }
 
-/* What neither bind() nor connect() has; *@bytes of it. */
+/* Makes an address that neither bind() nor connect() accepts; *@bytes: its length. */
 static void spoil_address(struct caller *c, struct sockaddr_thc *a, socklen_t *bytes)
 {
 	switch (below(&c->rng, 7)) {
@@ -429,7 +429,7 @@ int bad_connect(struct caller *c)
 	return ERRNO_OF(connect(c->fd, (void *)&a, bytes));
 }
 
-/* A message that would be good, but for one thing. */
+/* A message with one mistake. */
 static int bad_message(struct caller *c)
 {
 	size_t bytes = 4 * LANES, length = sizeof(struct thc_send);
@@ -647,7 +647,7 @@ static void *call_forever(void *arg)
 	int error;
 
 	for (n = 0;; n++) {
-		/* each of them once, then any */
+		/* each call once, then at random */
 		i = n < CALLS ? n : some_call(&c->rng);
 		c->place = below(&c->rng, PLACES);
 		c->fd = __atomic_load_n(&places[c->place], __ATOMIC_ACQUIRE);

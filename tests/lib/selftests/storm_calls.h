@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The callers of a storm: threads that do random calls, valid and not, on sockets of one
- * table, so that any of them may meet any other, and close(), in the middle. Two neighbours
- * of the table are the ranks of a job. Signals interrupt what sleeps.
+ * The callers of a storm: threads that make random calls, valid and not, on the sockets of one
+ * table, so that any call may meet any other, and close(), halfway. Two neighbours in the table
+ * are the ranks of a job. Signals interrupt sleeping calls.
  */
 #ifndef THC_SELFTESTS_STORM_CALLS_H
 #define THC_SELFTESTS_STORM_CALLS_H
@@ -14,13 +14,13 @@
 #include "storm.h"
 
 #define PLACES		(RANKS * (JOBS - JOB_WILD))
-/* Of a caller's memory, behind which there is none. */
+/* Bytes of a caller's memory; the page behind it is missing. */
 #define AREA		(64 << 10)
 
 /**
  * struct caller - a thread
  * @area: its memory, AREA bytes; the page behind it cannot be used
- * @fd, @place: what its next call is about: a socket, and its place in the table
+ * @fd, @place: the socket of its next call, and its place in the table
  */
 struct caller {
 	struct storm	*storm;
@@ -46,7 +46,7 @@ uint8_t *make_area(void);
 
 /* --- sockets -------------------------------------------------------------- */
 
-/* What a forger wants to know. */
+/* Updates the job's struct target. */
 void tell_forgers(struct storm *s, unsigned int job, unsigned int rank, int fd);
 
 /* --- the other calls ------------------------------------------------------ */
@@ -86,7 +86,7 @@ int foreign_call(struct caller *c);
 
 /* --- a caller ------------------------------------------------------------- */
 
-/* @weight: how often, beside the others; @kind: KINDS, if it consists of several. */
+/* @weight: relative frequency; @kind: KINDS if the call counts under several kinds. */
 struct call {
 	unsigned int	weight;
 	enum kind	kind;

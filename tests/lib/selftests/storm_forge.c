@@ -6,9 +6,9 @@
 #define FORGED_TRAIN	8
 
 /**
- * struct forger - who forges
- * @seals: by job, of the epoch of @salt
- * @end4, @end6: a sockaddr_in and a sockaddr_in6: where its packets come from
+ * struct forger - a process that forges packets
+ * @seals: seals of each job, in the epoch of @salt
+ * @end4, @end6: addresses that its packets come from
  */
 struct forger {
 	struct storm	*storm;
@@ -21,19 +21,19 @@ struct forger {
 	int		udp6;
 	int		raw4;
 	int		raw6;
-	/* for raw sockets, and behind it the packets */
+	/* header for raw sockets, and the packets behind it */
 	struct udphdr	udp;
 	uint8_t		packets[FORGED_TRAIN * FORGED_MAX];
 };
 
-/* Where a train goes: of a job, to the workers or to their aggregator. */
+/* A train's job and direction: to the workers, or to their aggregator. */
 struct aim {
 	unsigned int	job;
 	bool		down;
 	const void	*to;
 };
 
-/* Those of the job's epoch, as of lately. */
+/* Seals of the epoch that the job had lately. */
 static const struct job_seals *seals_of(struct forger *f, unsigned int job)
 {
 	const struct target *t = &f->storm->target[job];
@@ -106,7 +106,7 @@ static void spoil_field(struct forger *f, struct thc_hdr *h)
 	}
 }
 
-/* The tag that data or an answer should have, whatever key it names. */
+/* Computes the right tag of data or an answer, whatever key the packet names. */
 static void tag(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t bytes)
 {
 	struct job_seals s = *seals_of(f, a->job);
@@ -116,7 +116,7 @@ static void tag(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t
 	tag_answer(&s, h, bytes);
 }
 
-/* By the key that is for it. A JOIN is of a worker's form. */
+/* Seals the packet by the right key. A JOIN gets the form of a worker's JOIN. */
 static void seal_right(struct forger *f, const struct aim *a, struct thc_hdr *h, size_t bytes)
 {
 	const void *here = job_is_v6(a->job) ? (void *)&f->end6 : (void *)&f->end4;
@@ -148,10 +148,10 @@ static void make_welcome(struct forger *f, struct thc_hdr *h)
 	w->reserved = 0;
 }
 
-/* Bytes of a packet of a job that anybody may disturb. */
+/* Forges a packet of a job that anybody may disturb; returns its bytes. */
 static size_t forge_wild(struct forger *f, uint8_t *packet, const struct aim *a)
 {
-	/* 48 and: a fixed part of WELCOME or a JOIN, what the group is told, all records */
+	/* 48 and: WELCOME's fixed part, or a JOIN; WELCOME to the group; all records */
 	static const size_t sizes[] = { 1,   47,  48,  48,  49,	  56,	64,   112,
 					112, 136, 232, 232, 1072, 1072, 1072, 1080 };
 	size_t bytes = sizes[below(&f->rng, sizeof(sizes) / sizeof(sizes[0]))];
@@ -193,7 +193,7 @@ static size_t forge_harmless(struct forger *f, uint8_t *packet, const struct aim
 		h->width = 7;
 		break;
 	case 4:
-		/* of an epoch that is not, or of a rank that is not */
+		/* an epoch or a rank that does not exist */
 		h->epoch = htobe32(be32toh(h->epoch) + (a->down ? 1 + below(&f->rng, 9) : 0));
 		h->rank = a->down ? h->rank : htobe16((uint16_t)(RANKS + below(&f->rng, 200)));
 		break;
@@ -243,7 +243,7 @@ static const void *group_of(const struct target *t)
 	return &in;
 }
 
-/* One packet, or some of the same length that are joined. */
+/* Forges one packet, or a train of packets of one length. */
 static size_t forge_train(struct forger *f, const struct aim *a, int *segment)
 {
 	unsigned int packets = one_in(&f->rng, 4) ? FORGED_TRAIN : 1, i;
@@ -278,7 +278,7 @@ static int send_raw(struct forger *f, bool v6, const void *to, size_t bytes)
 	memcpy(&host, to, v6 ? sizeof(host.in6) : sizeof(host.in));
 	f->udp = (struct udphdr){ .source = htons(PORT), .dest = *port,
 				  .len = htons((uint16_t)(sizeof(f->udp) + bytes)) };
-	/* where a raw socket has the protocol */
+	/* in raw sockets the port field is the protocol */
 	*port = 0;
 	return send_one(v6 ? f->raw6 : f->raw4, &host, &f->udp, sizeof(f->udp) + bytes);
 }
@@ -305,7 +305,7 @@ static void forge(struct forger *f, bool down)
 	note(f->storm, group ? FORGED_GROUP : down ? FORGED_DOWN : FORGED_UP, -error);
 }
 
-/* The tag of a JOIN holds where it comes from. */
+/* A JOIN's tag covers its sender, so the sockets are bound. */
 static int bind_ends(struct forger *f, bool aggregator)
 {
 	socklen_t len4 = sizeof(f->end4), len6 = sizeof(f->end6);

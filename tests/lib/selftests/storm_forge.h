@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The forgers of a storm: packets that no worker and no aggregator sends, random ones and
- * nearly right ones, by those who have the key. In a job whose sums are checked each has one
- * mistake at least for which it must be refused. In the others anything may come, a JOIN that
- * ends the epoch included. Workers listen to the aggregator's own ports only, which are
- * thcd's, so the forger in its namespace has a raw socket, too.
+ * The forgers of a storm: they have the keys, and send packets that no worker and no aggregator
+ * sends, random or nearly right. In a job whose sums are checked, each packet has at least one
+ * mistake for which it must be refused. In the other jobs any packet may come, even a JOIN that
+ * ends the epoch. Workers listen to thcd's own ports only, so the forger in thcd's namespace also
+ * has a raw socket.
  */
 #ifndef THC_SELFTESTS_STORM_FORGE_H
 #define THC_SELFTESTS_STORM_FORGE_H
@@ -14,8 +14,8 @@
 
 /* --- trains --------------------------------------------------------------- */
 
-/* A process in the aggregator's namespace, or in the workers': ends by being killed. What
- * the workers' one sends to workers does not come from the aggregator.
+/* A process in the aggregator's or the workers' namespace; runs until it is killed. Packets of the
+ * workers' forger to workers do not come from the aggregator's address.
  */
 int run_forger(struct storm *s, struct rng r, bool aggregator);
 

@@ -40,7 +40,7 @@ static uint64_t siphash(const struct tag_key *key, const uint8_t *data, size_t b
 	for (i = 0; i < 4; i++)
 		v[i] ^= key->sip[i % 2];
 	for (i = 0; i <= bytes; i += 8) {
-		/* behind the last one their length */
+		/* the last block holds the length */
 		m = (uint64_t)bytes << 56;
 		if (i < bytes) {
 			memcpy(&m, data + i, 8);
@@ -70,7 +70,7 @@ uint64_t tag_nh(const uint32_t *key, const uint8_t *payload, size_t bytes)
 	return nh;
 }
 
-/* Of a header all but the tag. */
+/* Writes a header without its tag. */
 static size_t put_header(uint8_t *to, const void *header)
 {
 	memcpy(to, header, 8);
@@ -121,7 +121,7 @@ uint32_t tag_sum(const uint8_t *packet, size_t bytes)
 
 	for (i = 0; i < bytes; i += 8) {
 		memcpy(&w, packet + i, 8);
-		/* the tag itself */
+		/* the tag counts as zero */
 		w = i == 8 ? 0 : le64toh(w);
 		a += w ^ (w >> 32);
 		b += a;

@@ -25,14 +25,14 @@ struct tag_end {
 
 /* NH of @bytes, under as many of @key. */
 uint64_t tag_nh(const uint32_t *key, const uint8_t *payload, size_t bytes);
-/* Of data or an answer. @nh: of its payload */
+/* The tag of data or an answer. @nh: NH of the payload */
 uint64_t tag_of_data(const struct tag_key *key, const void *header, uint64_t nh);
-/* Of a membership packet. @payload: what stands for it */
+/* The tag of a membership packet. @payload: the bytes that the tag covers */
 uint64_t tag_of_membership(const struct tag_key *key, const void *header, const struct tag_end *end,
 			   const void *payload, size_t bytes);
 /* What an answer whose lanes have NH @nh adds to the digest of its round. */
 uint32_t tag_of_result(const struct tag_key *key, const void *header, uint64_t nh);
-/* "The packet sum". */
+/* "The packet sum" of Documentation/protocol.md. */
 uint32_t tag_sum(const uint8_t *packet, size_t bytes);
 
 #endif /* THC_SELFTESTS_TAGS_H */

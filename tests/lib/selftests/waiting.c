@@ -10,7 +10,7 @@ static void *run_waiting(void *arg)
 	return NULL;
 }
 
-/* Is it asleep in its system call? */
+/* Does the thread sleep in its system call? */
 static bool sleeps(struct waiting *w)
 {
 	pid_t tid = __atomic_load_n(&w->tid, __ATOMIC_ACQUIRE);
@@ -42,7 +42,7 @@ int begin_waiting(struct waiting *w)
 	return 0;
 }
 
-/* With what has happened, and queued. */
+/* A real-time signal, which carries the event and is queued. */
 #define SIGNAL_IO	SIGRTMIN
 
 int want_signals(int fd)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A call in a thread of its own, which is known to sleep before the test goes on. And programs that
- * do not wait, since a signal tells them.
+ * A call in a thread of its own, which sleeps for certain before the test goes on; and sockets
+ * that do not block, with signals for events.
  */
 #ifndef THC_SELFTESTS_WAITING_H
 #define THC_SELFTESTS_WAITING_H
@@ -26,7 +26,7 @@ struct waiting {
 	int		result;
 };
 
-/* 0 once it sleeps. */
+/* Returns 0 once the call sleeps. */
 int begin_waiting(struct waiting *w);
 
 static inline int end_waiting(struct waiting *w)
@@ -40,7 +40,7 @@ static inline int end_waiting(struct waiting *w)
  */
 int want_signals(int fd);
 
-/* POLL_IN, POLL_OUT or the like; 0: none came for so long. */
+/* Returns POLL_IN, POLL_OUT or the like; 0 after @ms without a signal. */
 int next_signal(int ms);
 
 #endif
