@@ -46,7 +46,9 @@ TEST_F(bare, connect_addresses)
 		a = place(none[i], PORT, 1, 0);
 		EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL) TH_LOG("%s", none[i]);
 	}
-	/* the host's administrator has described no job, and nothing else may be said */
+	/* refused: the host's administrator has described no job, and any other field has to be
+	 * zero
+	 */
 	a = place(NULL, 0, 1, 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), ENOENT);
 	a.sthc_port = 1;
@@ -55,7 +57,7 @@ TEST_F(bare, connect_addresses)
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
 	a.sthc_addr[0] = 0, a.sthc_ifindex = 1;
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINVAL);
-	/* none of this connected it */
+	/* no refused address has connected the socket */
 	EXPECT_EQ(poll_now(self->fd) & (POLLERR | POLLHUP), POLLHUP);
 }
 
@@ -92,7 +94,7 @@ TEST_F(bare, connect_to_where_the_network_does_not_go)
 	close(fd);
 }
 
-/* bind() remembers the address, connect() takes it. */
+/* bind() only remembers the address; connect() uses it and reports a privileged port. */
 TEST_F(bare, port_that_is_privileged)
 {
 	struct sockaddr_thc here = place("127.0.0.1", PORT, 1, 0), local;
@@ -127,7 +129,7 @@ TEST_F(job, connect_non_blocking)
 	EXPECT_EQ(poll_now(self->fd[0]), 0);
 	EXPECT_EQ(receive(self->fd[0], 0), -EAGAIN);
 	EXPECT_EQ(send_message(self->fd[0], &a, 8, &add8, 0), -EAGAIN);
-	/* also if the last one is in before connect() returns */
+	/* EINPROGRESS even if the last rank joins before connect() returns */
 	EXPECT_EQ(ERRNO_OF(connect(self->fd[1], (void *)&a[1], sizeof(a[1]))), EINPROGRESS);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(end_join(self->fd[i]), 0);
@@ -142,7 +144,9 @@ TEST_F(job, connect_non_blocking)
 	}
 }
 
-/* Nor is it told twice: who has sent knows how it ended, and joins again. */
+/* connect() reports a join's success only once: after a message was sent, the next connect() joins
+ * again.
+ */
 TEST_F(job, connect_after_messages_joins_again)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
@@ -166,7 +170,7 @@ TEST_F(job, connect_after_messages_joins_again)
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
 }
 
-/* Of the join that was interrupted, not of another one since. */
+/* connect() returns the error of its own join, not that of the join that was interrupted before. */
 TEST_F(job, connect_fails_as_often_as_it_is_tried)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0),
@@ -180,7 +184,7 @@ TEST_F(job, connect_fails_as_often_as_it_is_tried)
 	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&nowhere, sizeof(nowhere))), ENETUNREACH);
 }
 
-/* connect() joins, but what was shut down remains so. */
+/* connect() joins after shutdown(), but the direction that was shut down stays so. */
 TEST_F(job, shutdown_outlasts_connect)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0), b = place("127.0.0.1", PORT, 1, 1);
@@ -192,7 +196,7 @@ TEST_F(job, shutdown_outlasts_connect)
 	ASSERT_EQ(end_join(self->fd[1]), 0);
 	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
 	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), -EAGAIN);
-	/* the others have it as a rank, and wait for it */
+	/* the other ranks count this socket as a rank, and wait for its data */
 	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
 	set_timeo(self->fd[1], SO_RCVTIMEO, 300);
 	EXPECT_EQ(receive(self->fd[1], 0), -EAGAIN);
@@ -208,7 +212,7 @@ TEST_F(job, shutdown_outlasts_connect)
 
 FAKE_FIXTURE(path)
 
-/* The next JOIN of job 1: its nonce, and whether it is sealed by @key, NULL: by none. */
+/* Takes the next JOIN of job 1: its nonce, and whether @key seals it (NULL: no key does). */
 static int take_join(int udp, const uint8_t *key, fake_nonce *nonce)
 {
 	static const uint8_t salt[THC_SALT_BYTES];
@@ -217,7 +221,7 @@ static int take_join(int udp, const uint8_t *key, fake_nonce *nonce)
 	struct job_seals s;
 	int error;
 
-	/* what was sent until now */
+	/* drops the packets sent until now */
 	fake_forget(udp);
 	error = fake_take_join_packet(udp, &worker, &p);
 	if (error)
@@ -229,7 +233,7 @@ static int take_join(int udp, const uint8_t *key, fake_nonce *nonce)
 	return !memcmp(&p, &right, sizeof(p)) ? 0 : -EKEYREJECTED;
 }
 
-/* Two keys are two jobs, whatever the address. */
+/* A change of the key is a change of the job, even at the same address. */
 TEST_F(path, connect_with_another_key_begins_anew)
 {
 	struct sockaddr_thc a = fake_place();
@@ -239,7 +243,7 @@ TEST_F(path, connect_with_another_key_begins_anew)
 	ASSERT_EQ(set_nonblock(self->fd, true), 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
 	ASSERT_EQ(take_join(self->udp, job_key, &nonce), 0);
-	/* the key that it has already */
+	/* the key that the socket has already */
 	ASSERT_EQ(set_key(self->fd, job_key, sizeof(job_key)), 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
 	/* one for the next connect() */
@@ -250,7 +254,7 @@ TEST_F(path, connect_with_another_key_begins_anew)
 	ASSERT_EQ(take_join(self->udp, other, &now), 0);
 	EXPECT_NE(now, nonce);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
-	/* a job without a key is another one, too */
+	/* a job without a key also counts as another job */
 	ASSERT_EQ(set_key(self->fd, NULL, 0), 0);
 	nonce = now;
 	ASSERT_EQ(take_join(self->udp, other, &now), 0);
@@ -259,14 +263,14 @@ TEST_F(path, connect_with_another_key_begins_anew)
 	ASSERT_EQ(take_join(self->udp, NULL, &now), 0);
 	EXPECT_NE(now, nonce);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EALREADY);
-	/* and a key of zeros is one */
+	/* a key of zeros is a key */
 	memset(other, 0, sizeof(other));
 	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
 	EXPECT_EQ(connect_errno(self->fd, &a, sizeof(a)), EINPROGRESS);
 	ASSERT_EQ(take_join(self->udp, other, &now), 0);
 }
 
-/* What the socket was told stays, in each connection that it makes. */
+/* Every connection of a socket uses the key that the socket was given. */
 TEST_F(path, connect_again_has_the_key)
 {
 	struct sockaddr_thc a = fake_place();
@@ -276,7 +280,7 @@ TEST_F(path, connect_again_has_the_key)
 	fake_nonce nonce, now;
 
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
-	/* a job that is joined has what came from its key */
+	/* a joined job keeps the keys derived from its own key */
 	ASSERT_EQ(set_key(self->fd, other, sizeof(other)), 0);
 	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
 	ASSERT_EQ(fake_take(self->udp, &p, PATIENCE_MS), 0);
@@ -296,7 +300,7 @@ static void *connect_to_silence(void *arg)
 	return (void *)(intptr_t)(connect(*(int *)arg, (void *)&a, sizeof(a)) ? -errno : 0);
 }
 
-/* What the other one comes to is not this call's to tell. */
+/* connect() of a connection that another one replaces returns ECANCELED, not the new result. */
 TEST_F(path, connect_ends_with_its_connection)
 {
 	int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

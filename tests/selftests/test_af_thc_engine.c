@@ -29,16 +29,14 @@ TEST_F(job, fails_after_its_timeout_and_names_who_is_missing)
 	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -ETIMEDOUT);
 	EXPECT_EQ(poll_now(self->fd[0]) & POLLERR, POLLERR);
 	EXPECT_EQ(stats_of(self->fd[0]).failures, 1);
-	/* join_all() of the others makes it whole again, and that may take its time */
+	/* the second join_all() needs the other ranks to answer, which may take long */
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 20000), 0);
 	ASSERT_EQ(join_all(self->fd, 3, "127.0.0.1", PORT, 1), 0);
 	EXPECT_EQ(all_reduce(self->fd, 3, &add8, 2), 0);
 	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_NOT);
 }
 
-/* Ranks 1 and 2 were first, with another round: it is they who are named, not the
- * aggregator.
- */
+/* Ranks 1 and 2 sent another round first: the failure names these ranks, not the aggregator. */
 TEST_F(job, fails_after_its_timeout_and_names_who_sent_something_else)
 {
 	static const struct thc_send other = { .op = THC_OP_ADD, .width = 8, .round = 2, .tag = 5 };
@@ -54,7 +52,7 @@ TEST_F(job, fails_after_its_timeout_and_names_who_sent_something_else)
 	EXPECT_EQ(f.error, ETIMEDOUT);
 	EXPECT_EQ(f.reason, THC_FAILED_DIFFERS);
 	EXPECT_EQ(f.ranks, 1 << 1 | 1 << 2);
-	/* it had arrived, and was not taken for lost */
+	/* the packet had arrived, and the socket did not take it for lost */
 	EXPECT_GT(stats_of(self->fd[0]).waits, 0);
 }
 
@@ -81,7 +79,7 @@ TEST_F(job, fails_when_a_rank_restarts)
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	ASSERT_EQ(all_reduce(self->fd, 2, &add8, 1), 0);
-	/* its address stays, so that the daemon sees the same worker anew */
+	/* the address stays, so the daemon sees the worker that it knows */
 	ASSERT_EQ(begin_join(self->fd[1], &a), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
 	EXPECT_EQ(receive(self->fd[0], 0), -ESTALE);
@@ -106,7 +104,7 @@ static int say(int fd, int udp, const struct sockaddr_in *worker, const struct t
 	return deliver(fd, udp, worker, &h, sizeof(h));
 }
 
-/* The aggregator has closed a chunk, and nobody knows any more what was in it. */
+/* The aggregator has closed a chunk, and no longer knows which ranks are in its sum. */
 TEST_F(job, fails_when_the_others_went_on)
 {
 	struct sockaddr_in worker;
@@ -162,12 +160,12 @@ static bool is_zero(const unsigned char *p, size_t bytes)
 	return true;
 }
 
-/* Two ranks; the first one's memory was used before, and it will not wait long. */
+/* Two ranks; the first has used its memory before, and its timeout is short. */
 static int begin_impatient(struct daemon *d, int *fd, uint32_t timeout_ms)
 {
 	int i, error = begin(d, fd, JOB "2", 2);
 
-	/* dirty pages, to be found again */
+	/* leaves dirty pages, which the next message finds */
 	for (i = 0; i < 4 && !error; i++)
 		error = all_reduce(fd, 2, &add8, CHUNKS);
 	if (!error)
@@ -175,7 +173,7 @@ static int begin_impatient(struct daemon *d, int *fd, uint32_t timeout_ms)
 	return error ? error : set_u32(fd[0], THC_OPT_PARTIAL, 1);
 }
 
-/* Nobody else sends: all chunks are zero, counts too, whatever memory held. */
+/* No other rank sends: all chunks and counts are zero, whatever the memory held. */
 TEST_F(partial, nothing_has_come)
 {
 	unsigned char *room = malloc(CHUNKS * ANSWER);
@@ -194,13 +192,13 @@ TEST_F(partial, nothing_has_come)
 	EXPECT_EQ(r.ranks, 0);
 	EXPECT_EQ(r.chunks, CHUNKS);
 	EXPECT_TRUE(is_zero(room, CHUNKS * ANSWER)) TH_LOG("stale memory came back");
-	/* the next one has all of the time again */
+	/* the next message gets the whole timeout again */
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
 	EXPECT_EQ(receive_message(self->fd[0], room, CHUNKS * ANSWER, &r, 0, NULL),
 		  CHUNKS * ANSWER);
 	EXPECT_EQ(r.flags, THC_RECV_TIMEOUT);
 	EXPECT_GE(now_ms() - start, 2 * 300 - 20);
-	/* the other comes too late for both, and then they go on together */
+	/* the other rank sends too late for both messages; then both ranks go on together */
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 20000), 0);
 	for (i = 0; i < 2; i++) {
 		ASSERT_EQ(send_part(self->fd[1], 1, &add8, CHUNKS, 8), 0);
@@ -212,7 +210,7 @@ TEST_F(partial, nothing_has_come)
 	free(room);
 }
 
-/* The other has sent half: that half is summed, the rest zero. */
+/* The other rank has sent half of its chunks: that half is summed, the rest is zero. */
 TEST_F(partial, half_has_come)
 {
 	enum { HALF = 6 };
@@ -237,12 +235,12 @@ TEST_F(partial, half_has_come)
 	free(room);
 }
 
-/* The aggregator is gone without a word. What is delivered as it is keeps its
- * room; when there is none left, and nothing comes, that is an error.
+/* The aggregator falls silent. Messages delivered after the timeout keep their memory charged;
+ * without memory left, sendmsg() fails.
  */
 TEST_F(partial, dead_aggregator_does_not_hold_senders)
 {
-	uint64_t bound = 260 << 10;	/* of three, but not of four */
+	uint64_t bound = 260 << 10;	/* bytes of three messages, but not of four */
 	unsigned char *room = malloc(CHUNKS * ANSWER);
 	struct thc_received r;
 	int i;
@@ -256,7 +254,7 @@ TEST_F(partial, dead_aggregator_does_not_hold_senders)
 			  CHUNKS * ANSWER);
 		EXPECT_EQ(r.flags, THC_RECV_TIMEOUT);
 	}
-	/* idle for longer than the timeout it does not fail */
+	/* an idle socket does not fail, even for longer than its timeout */
 	sleep_ms(1000);
 	EXPECT_EQ(poll_now(self->fd[0]) & POLLERR, 0);
 	EXPECT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), -ETIMEDOUT);
@@ -265,7 +263,7 @@ TEST_F(partial, dead_aggregator_does_not_hold_senders)
 	free(room);
 }
 
-/* A job with a deadline closes without the third; who was late is told. */
+/* A job with a deadline closes chunks without the third rank, and tells that rank so. */
 TEST_F(partial, quorum_leaves_out_who_is_late)
 {
 	struct thc_send s = describe(THC_OP_ADD, 16, 1, 9);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A caller whose memory does not come: sendmsg(), recvmsg(), setsockopt() or getsockopt() is
- * stuck in a page fault (userfaultfd) for as long as a test wants. Meanwhile every other
- * call on the socket goes on, and what ends the socket or the process is safe.
+ * A caller's memory is missing: sendmsg(), recvmsg(), setsockopt() or getsockopt() is stuck in a
+ * page fault (userfaultfd) for as long as the test wants. Meanwhile every other call on the socket
+ * works, and closing the socket or killing the process is safe.
  */
 #include "afthc.h"
 #include "harness.h"
@@ -17,10 +17,10 @@
 
 /**
  * struct missing - two pages, the second of which is missing until supply()
- * @uffd: who needs it is told here
- * @page: bytes of one
- * @at: where they are
- * @whole: what is in them in the end: rank 0's part of add8
+ * @uffd: reports the page faults
+ * @page: bytes of one page
+ * @at: address of both pages
+ * @whole: their final contents: rank 0's part of add8
  */
 struct missing {
 	int	uffd;
@@ -58,7 +58,7 @@ static int make_missing(struct missing *m)
 											   0;
 }
 
-/* Somebody waits for the second page. */
+/* Waits until a thread faults on the second page. */
 static int wait_for_fault(const struct missing *m)
 {
 	struct uffd_msg event;
@@ -89,9 +89,9 @@ static void end_missing(struct missing *m)
 /* --- calls on threads of their own ---------------------------------------- */
 
 /**
- * struct call - one that may not return for long
- * @make: what it does; its result, or -errno
- * @done: set behind it
+ * struct call - a call that may block for long
+ * @make: the call; returns its result, or -errno
+ * @done: set after @make has returned
  */
 struct call {
 	int		(*make)(struct call *c);
@@ -150,7 +150,7 @@ static int do_set(struct call *c)
 	return setsockopt(c->fd, SOL_THC, THC_OPT_TIMEOUT, c->payload, 4) ? -errno : 0;
 }
 
-/* sendmsg() of rank 0, which has @fd, is stuck. */
+/* Rank 0's sendmsg() on @fd gets stuck. */
 static int get_stuck(struct call *c, const struct missing *m, int fd)
 {
 	memset(c, 0, sizeof(*c));
@@ -197,7 +197,7 @@ FIXTURE_TEARDOWN(fault)
 
 /* --- sendmsg() is stuck --------------------------------------------------- */
 
-/* Returns 0, or why the call named by @doing was wrong. */
+/* Makes every other call while sendmsg() is stuck. @doing: the call that is or went wrong. */
 static int everything_else(struct call *c)
 {
 	char line[4096];
@@ -252,7 +252,7 @@ TEST_F_TIMEOUT(fault, other_calls_go_on, 90)
 	struct call others = { .make = everything_else };
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
-	/* one message is complete, and one is stuck */
+	/* rank 0 has one complete message, and one that is stuck */
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
 	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
 	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
@@ -293,7 +293,7 @@ TEST_F_TIMEOUT(fault, late_memory_is_summed, 60)
 	EXPECT_EQ(check_answer(self->fd[1], &s, CHUNKS(&self->m), 8, 2, NULL), 0);
 }
 
-/* A turn that does not come, unlike the memory, has a limit: SO_SNDTIMEO. */
+/* SO_SNDTIMEO limits the wait for the turn to send, though not the wait for memory. */
 TEST_F_TIMEOUT(fault, waiting_for_the_turn_times_out, 60)
 {
 	struct call second;
@@ -315,7 +315,7 @@ TEST_F_TIMEOUT(fault, waiting_for_the_turn_times_out, 60)
 	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, POLLOUT);
 }
 
-/* Norms have an order of their own, and so a turn of their own. */
+/* Norms have an order of their own, and so they have their own turn. */
 TEST_F_TIMEOUT(fault, norms_pass_data_that_is_stuck, 60)
 {
 	struct thc_send norm = describe(THC_OP_MAX, 32, 1, 6);
@@ -338,7 +338,7 @@ static int do_connect(struct call *c)
 	return join_all(&c->fd, 1, "127.0.0.1", PORT, 1);
 }
 
-/* connect() makes a new socket of it, which has none of the stuck message. */
+/* connect() begins a new connection, which has nothing of the stuck message. */
 TEST_F_TIMEOUT(fault, connect_cancels_it, 90)
 {
 	struct call again = { .make = do_connect };
@@ -378,7 +378,7 @@ TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
 	begin_call(&down);
 	EXPECT_TRUE(ends_in(&down, PATIENCE_MS)) TH_LOG("shutdown() waits for it");
 	EXPECT_TRUE(ends_in(&waits, PATIENCE_MS)) TH_LOG("it waits for a turn that is none");
-	/* the turn to send, which it has, is nobody's need */
+	/* POLLOUT although the stuck call holds the turn: after shutdown() nobody needs the turn */
 	EXPECT_EQ(poll_now(self->fd[0]) & POLLOUT, POLLOUT);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EPIPE);
 	ASSERT_EQ(supply(&self->m), 0);
@@ -388,7 +388,7 @@ TEST_F_TIMEOUT(fault, shutdown_ends_it, 60)
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
 }
 
-/* Whoever was turned away hears when the turn is there. */
+/* A sender that was refused for want of the turn gets SIGIO when the turn is free. */
 TEST_F_TIMEOUT(fault, sigio_when_it_is_through, 60)
 {
 	char lanes[LANES] = "";
@@ -400,13 +400,13 @@ TEST_F_TIMEOUT(fault, sigio_when_it_is_through, 60)
 	EXPECT_EQ(next_signal(100), 0);
 	ASSERT_EQ(supply(&self->m), 0);
 	EXPECT_EQ(end_call(&self->sender), 2 * (int)self->m.page);
-	/* its answer may have come before it returned */
+	/* the answer's signal may have come before the call returned */
 	EXPECT_TRUE(next_signal(PATIENCE_MS / 4) == POLL_OUT ||
 		    next_signal(PATIENCE_MS / 4) == POLL_OUT);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
 }
 
-/* The call holds the file: what close() leaves ends with it. */
+/* The stuck call holds the file: close() ends the socket only when the call ends. */
 TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
 {
 	FILE *f;
@@ -428,8 +428,7 @@ TEST_F_TIMEOUT(fault, close_leaves_it_to_the_call, 60)
 	EXPECT_EQ(held, 0);
 }
 
-/* Killed with nobody to supply the page; the parent's copy of the
- * socket is as good as before.
+/* kill -9 ends a process whose page nobody supplies; the parent's copy of the socket still works.
  */
 TEST_F_TIMEOUT(fault, kill_ends_the_process, 60)
 {
@@ -467,7 +466,7 @@ static int do_receive(struct call *c)
 	return (int)receive_message(c->fd, (void *)c->payload, c->bytes, &r, c->flags, NULL);
 }
 
-/* The only rank has two answers, the first of which is stuck in @reader. */
+/* The only rank has two answers; @reader is stuck while it receives the first. */
 static int stick_reader(struct missing *m, struct call *reader, int fd)
 {
 	int error = send_part(fd, 0, &add8, CHUNKS(m), 8);
@@ -515,7 +514,7 @@ TEST_F_TIMEOUT(fault, readers_do_not_wait_for_a_stuck_one, 90)
 	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), ANSWER);
 }
 
-/* Whoever waits goes on when the stuck one is through, and shutdown() loses nothing. */
+/* Waiting readers go on when the stuck reader ends, and shutdown() loses no message. */
 TEST_F_TIMEOUT(fault, readers_take_turns, 60)
 {
 	uint8_t room[ANSWER];
@@ -581,7 +580,7 @@ TEST_F_TIMEOUT(fault, setsockopt_holds_nobody_up, 60)
 	EXPECT_EQ(memcmp(&value, self->m.whole + self->m.page, len), 0);
 }
 
-/* Bytes of the option whose number is in @flags. */
+/* getsockopt() of the option whose number is in @flags; returns bytes. */
 static int do_get(struct call *c)
 {
 	socklen_t len = (socklen_t)c->bytes;
@@ -598,7 +597,7 @@ TEST_F_TIMEOUT(fault, getsockopt_holds_nobody_up, 90)
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "1", 1), 0);
 	getter.fd = other.fd = self->fd[0];
 	for (i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
-		/* across both pages, or in the one that is missing */
+		/* THC_OPT_WELCOME spans both pages, other options lie in the missing page */
 		bool whole = options[i] == THC_OPT_WELCOME;
 
 		getter.flags = options[i];

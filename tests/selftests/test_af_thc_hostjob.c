@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who may be a rank of a job that the host's administrator has described: users
- * and groups of its ranges, as the process is that calls connect(), and
- * CAP_NET_ADMIN. What the ranges look like in netlink is test_af_thc_netlink's.
+ * Which processes may join a job that the host's administrator has described: those that call
+ * connect() with a user or group in the job's ranges, or with CAP_NET_ADMIN. test_af_thc_netlink
+ * tests how netlink shows the ranges.
  */
 #include "harness.h"
 #include "netlink.h"
@@ -35,12 +35,12 @@ FIXTURE_TEARDOWN(access)
 	nl_close(&self->nl);
 }
 
-/* Ranges, first and last; NONE: none. */
+/* Ranges as first and last number; NONE: no range. */
 struct ranges {
 	uint32_t users[2], groups[2];
 };
 
-/* Job 1, anew. Nobody is there to answer. */
+/* Describes job 1 anew. No aggregator answers there. */
 static int describe_job(struct nl *nl, const struct ranges *r)
 {
 	struct nlmsghdr *h;
@@ -56,7 +56,7 @@ static int describe_job(struct nl *nl, const struct ranges *r)
 	return nl_ask(nl, h, NULL, NULL);
 }
 
-/* A process: its users, its group, and a supplementary one (0: none). */
+/* A process's real and effective user, its group, and a supplementary group (0: none). */
 struct who {
 	uid_t	real, effective;
 	gid_t	group, more;
@@ -69,7 +69,7 @@ static int become(const struct who *who)
 	       setresuid(who->real, who->effective, who->real);
 }
 
-/* @fd: opened before, or -1. 0: it has begun to join. */
+/* @fd: an open socket, or -1. Returns 0 if the socket has begun to join. */
 static int join_now(int fd)
 {
 	struct sockaddr_thc a = place(NULL, 0, 1, 0);
@@ -88,7 +88,7 @@ static int status_of(pid_t pid)
 	return -WEXITSTATUS(status);
 }
 
-/* What connect() says to @who. */
+/* The result of connect() in a process of @who. */
 static int join_as(const struct who *who, int fd)
 {
 	pid_t pid = fork();
@@ -145,7 +145,7 @@ TEST_F(access, users_and_groups)
 	}
 }
 
-/* Of @keep and no other capability, in effect; root need not have any. */
+/* Keeps only the capabilities in @keep; even root may have none. */
 static int keep_capability(uint32_t keep)
 {
 	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -177,7 +177,7 @@ TEST_F(access, who_administrates_the_network_may_always)
 		ASSERT_EQ(describe_job(&self->nl, i ? &others : &without), 0);
 		EXPECT_EQ(join_now(-1), 0);
 		EXPECT_EQ(join_with_capability(1000, 1 << CAP_NET_ADMIN), 0);
-		/* root is a user like others */
+		/* root without capabilities is an ordinary user */
 		EXPECT_EQ(join_with_capability(0, 0), -EPERM);
 		EXPECT_EQ(join_with_capability(1000, 1 << CAP_NET_RAW), -EPERM);
 		EXPECT_EQ(join_as(&stranger, -1), -EPERM);
@@ -194,7 +194,7 @@ static int open_as(uid_t uid)
 	return seteuid(0) ? -errno : fd;
 }
 
-/* Not who opened the socket. */
+/* The process that calls connect() counts, not the one that opened the socket. */
 TEST_F(access, it_is_the_caller_that_counts)
 {
 	static const struct ranges users = { { 1000, 1000 }, { NONE } };
@@ -210,7 +210,7 @@ TEST_F(access, it_is_the_caller_that_counts)
 	close(of_stranger);
 }
 
-/* A process that may not join does not end the connection that there is. */
+/* A refused process does not end the connection that the socket has. */
 TEST_F(access, a_refusal_changes_nothing)
 {
 	static const struct ranges users = { { 1000, 1000 }, { NONE } };
@@ -228,18 +228,18 @@ TEST_F(access, a_refusal_changes_nothing)
 	ASSERT_EQ(begin_join(fd, &a), 0);
 	ASSERT_GT(recv(udp, packet, sizeof(packet), 0), 0);
 	EXPECT_EQ(join_as(&stranger, fd), -EPERM);
-	/* all that was sent until now, and then one more */
+	/* reads all packets sent until now, and then one more */
 	while (recv(udp, again, sizeof(again), MSG_DONTWAIT) > 0)
 		;
 	ASSERT_EQ(recv(udp, again, sizeof(again), 0),
 		  sizeof(struct thc_hdr) + sizeof(struct thc_join));
-	/* another connection would have another nonce */
+	/* a new connection would send another nonce */
 	EXPECT_EQ(memcmp(packet, again, sizeof(struct thc_hdr) + sizeof(struct thc_join)), 0);
 	close(fd);
 	close(udp);
 }
 
-/* A key beside the description's own would be ignored: it is refused. */
+/* connect() refuses a socket's own key for a described job, which has its key already. */
 TEST_F(access, a_host_job_has_its_own_key)
 {
 	static const struct ranges without = { { NONE }, { NONE } };
@@ -275,7 +275,9 @@ static int write_map(pid_t pid, const char *file)
 	return error;
 }
 
-/* Root of a user namespace of its own, and of its network. 0, or the number of what is wrong. */
+/* Acts as root of a user namespace and of its network. Returns 0, or the number of the failed
+ * step.
+ */
 static int administrate_inside(void)
 {
 	static const struct ranges users = { { 7, 7 }, { NONE } };
@@ -291,7 +293,7 @@ static int administrate_inside(void)
 	return join_as(&stranger, -1) == -EPERM ? 0 : 4;
 }
 
-/* Numbers are those of the user namespace that owns the network namespace. */
+/* The ranges count in the user namespace that owns the network namespace. */
 TEST_F(access, numbers_are_those_inside)
 {
 	int unshared[2], mapped[2];

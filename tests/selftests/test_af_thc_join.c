@@ -30,7 +30,7 @@ TEST_F(bare, connect_without_a_daemon)
 	EXPECT_EQ(f.reason, THC_FAILED_SILENT);
 	EXPECT_EQ(f.ranks, 0);
 	EXPECT_EQ(f.shard, 0);
-	/* again and again, SO_ERROR once */
+	/* every call fails again, but SO_ERROR reports the error once */
 	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), &(struct thc_received){ 0 }, 0, NULL),
 		  -EHOSTUNREACH);
 	EXPECT_EQ(receive_message(self->fd, &a, sizeof(a), &(struct thc_received){ 0 }, 0, NULL),
@@ -43,7 +43,7 @@ TEST_F(bare, connect_without_a_daemon)
 	close(udp);
 }
 
-/* The network says so by ICMPv6, too. */
+/* An ICMPv6 error, too, says that nobody listens. */
 TEST_F(bare, connect_without_a_daemon_ipv6)
 {
 	struct sockaddr_thc a = place("::1", PORT, 1, 0);
@@ -90,7 +90,7 @@ TEST_F(job, connect_refused_by_the_job)
 		f = failure_of(self->fd[0]);
 		EXPECT_EQ(f.reason, THC_FAILED_REFUSED);
 		EXPECT_EQ(f.refusal, refused[i].refusal);
-		/* without the key it might be anybody's word */
+		/* without the key the refusal might be forged */
 		if (f.refusal == THC_REFUSED_JOB)
 			EXPECT_GE(now_ms() - start, 2000);
 	}

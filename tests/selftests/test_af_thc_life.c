@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Birth and death: namespaces that end with traffic in flight, the module
- * that cannot be removed while a socket is open and can be afterwards, kill -9
- * in every call that sleeps, nothing left after many sockets; what shows all
- * that: /proc/net/thc and tracepoints.
+ * Birth and death: namespaces that end with traffic in flight; a module that can be removed only
+ * when no socket is open; kill -9 in every call that sleeps; no memory left after many sockets;
+ * and what shows all that: /proc/net/thc and tracepoints.
  */
 #include "afthc.h"
 #include "harness.h"
@@ -85,10 +84,10 @@ static long meminfo(const char *what)
 	return kib;
 }
 
-/* What was freed counts as in use: on the debug kernel as long as KASAN keeps it, and all of
- * the slab that a CPU allocates from. A cache that shrinks takes both back. The file system
- * copies what is written to memory of that size; a page's is from a cache with few objects
- * in a slab, where "1" alone would make 512 of kmalloc-8 look used.
+/* Shrinks the slab caches. Freed objects count as in use: while KASAN keeps them on the debug
+ * kernel, and in each slab that a CPU allocates from. Shrinking takes both back. The file system
+ * copies written data to memory of the data's size; a page comes from a cache with few objects per
+ * slab, where "1" alone would make 512 objects of kmalloc-8 look used.
  */
 static void shrink_slabs(void)
 {
@@ -112,14 +111,15 @@ static void shrink_slabs(void)
 
 #define CACHES_MAX	512
 
-/* Objects in use, by slab cache; caches that are alike may share one name. */
+/* Objects in use, by slab cache; merged caches may share one name. */
 struct caches {
 	int	n;
 	char	name[CACHES_MAX][40];
 	long	active[CACHES_MAX];
 };
 
-/* In use to slab is what a CPU holds in reserve, too: shrink_slabs() before. */
+/* Reads the objects in use. Objects that a CPU holds in reserve count: call shrink_slabs() before.
+ */
 static int read_caches(struct caches *c)
 {
 	FILE *f = fopen("/proc/slabinfo", "r");
@@ -133,7 +133,7 @@ static int read_caches(struct caches *c)
 	return c->n ? 0 : -ENOENT;
 }
 
-/* -1: there is no such cache. */
+/* Returns -1 if there is no such cache. */
 static long objects_of(const struct caches *c, const char *name)
 {
 	int i;
@@ -144,7 +144,7 @@ static long objects_of(const struct caches *c, const char *name)
 	return -1;
 }
 
-/* Until @holds() or for long: what RCU and deferred vfree() still have. */
+/* Waits for long until @holds(): RCU and deferred vfree() free late. */
 static bool settles(bool (*holds)(void))
 {
 	uint64_t start = now_ms();
@@ -172,7 +172,7 @@ static bool no_references(void)
 	return references() == 0;
 }
 
-/* What the kernel says to rmmod: 0, the module is gone, or errno. */
+/* Removes the module. Returns 0, or the errno that rmmod would get. */
 static int remove_module(void)
 {
 	return syscall(SYS_delete_module, "thc", O_NONBLOCK) ? errno : 0;
@@ -187,7 +187,7 @@ TEST_F(life, sockets_hold_the_module)
 	EXPECT_GE(references(), 2);
 	EXPECT_EQ(remove_module(), EWOULDBLOCK) TH_LOG("removed under an open socket");
 	close_all(self->fd, 2);
-	/* connected, and a message that the other rank does not answer */
+	/* a joined socket with a message that the other rank does not answer */
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 20, 8), 0);
 	EXPECT_GT(messages_in_vmalloc(), 0);
@@ -248,7 +248,7 @@ static int let_through(const char *rate)
 	return system(command);
 }
 
-/* Nothing of it is called for packets that closed sockets have left in a queue. */
+/* The kernel calls no code of the module for packets that closed sockets left in a queue. */
 TEST_F(life, module_goes_while_its_packets_wait)
 {
 	if (!getenv("THC_VM_MODULE"))
@@ -279,7 +279,8 @@ static long namespaces(void)
 	return read_caches(&c) ? -1 : objects_of(&c, "net_namespace");
 }
 
-/* The same when those of the tests before have died: when it has not changed for 3 s. */
+/* The number of namespaces once it has not changed for 3 s: then those of earlier tests have died.
+ */
 static long namespaces_settled(void)
 {
 	long n = namespaces(), before;
@@ -318,7 +319,7 @@ static int namespace_with_traffic(const char *at)
 		error = send_part(fd[1], 1, &add8, 300, 8);
 	if (!error)
 		error = namespaces() <= namespaces_before;
-	return error;	/* exit closes all of it at once, in the middle */
+	return error;	/* exit closes all sockets at once, in the middle of messages */
 }
 
 TEST_F_TIMEOUT(life, namespaces_end_with_traffic_in_flight, 60)
@@ -387,7 +388,7 @@ static void *hold(void *arg)
 	_exit(2);
 }
 
-/* Another thread of this process has the turn from now on. */
+/* Another thread of this process holds the turn to send or to receive from now on. */
 static void hold_turn(int fd, bool sends)
 {
 	static struct holder h;
@@ -488,7 +489,7 @@ static bool sleeps_in(pid_t pid, long number)
 	return state == 'S';
 }
 
-/* Waits for that, seen twice: it stays. */
+/* Waits until the first thread sleeps in @number, seen twice so that it is no short sleep. */
 static bool falls_asleep_in(pid_t pid, long number)
 {
 	uint64_t start = now_ms();
@@ -543,9 +544,9 @@ static int cycle(void)
 	return error;
 }
 
-/* Rounds in which a cache grew by an object in every second cycle, or more. What others keep
- * comes and goes (up to 445 objects in a round have been seen); of what a cycle leaves there is
- * as much in every round.
+/* Rounds in which a cache grew by at least an object in every second cycle. Objects of other users
+ * come and go (up to 445 in a round have been seen); objects that a cycle leaks grow equally in
+ * every round.
  */
 static int rounds_grown(const struct caches *at, const char *name, int cycles)
 {
@@ -559,16 +560,16 @@ static int rounds_grown(const struct caches *at, const char *name, int cycles)
 	return n;
 }
 
-/* vfree() gives back addresses later, many at once: /proc/vmallocinfo shows what they were
- * for, and has been looked at.
+/* vfree() gives back addresses late, many at once. /proc/vmallocinfo showed that these were not
+ * leaks.
  */
 static bool is_lazy(const char *name)
 {
 	return !strcmp(name, "vmap_area");
 }
 
-/* A cache in which each cycle leaves an object of any size, or NULL. On the debug kernel KASAN
- * and kmemleak have objects of their own for each, and it is kmemleak that tells.
+/* Names a cache in which each cycle leaves an object of any size, or NULL. On the debug kernel
+ * KASAN and kmemleak add an object for each, and kmemleak finds the leaks.
  */
 static const char *grown_cache(const struct caches *at, int cycles)
 {
@@ -590,7 +591,7 @@ static const char *grown_cache(const struct caches *at, int cycles)
 }
 
 /**
- * struct growth - what rounds of cycles have left
+ * struct growth - memory that rounds of cycles have left
  * @slab: KiB of unreclaimable slab, in all rounds
  * @percpu: KiB, in the round in which it grew least
  * @at: caches before and after each round
@@ -629,7 +630,7 @@ static int run_rounds(struct growth *g, int each)
 	return error;
 }
 
-/* What others keep may grow for some rounds, what cycles leave grows in all that there are. */
+/* Memory of other users may grow for some rounds; a leak of the cycles grows in every round. */
 TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 110)
 {
 	int cycles = atoi(getenv("THC_CYCLES") ?: "0"), i, most;
@@ -637,7 +638,7 @@ TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 110)
 	static struct growth g;
 	uint64_t start;
 
-	/* on the debug kernel it is kmemleak that notices what stays */
+	/* on the debug kernel kmemleak finds leaks */
 	if (!cycles)
 		cycles = on_debug_kernel() ? CYCLES / 4 : CYCLES;
 	most = cycles > CYCLES ? cycles : CYCLES;
@@ -651,12 +652,12 @@ TEST_F_TIMEOUT(life, many_cycles_leave_nothing, 110)
 		grown = g.slab < most ? grown_cache(g.at, cycles / ROUNDS) : "slab";
 	}
 	EXPECT_EQ(grown, NULL) TH_LOG("%s grew in each of %d attempts", grown, i);
-	/* slab may have merged it with others */
+	/* slab may have merged THC's cache with others */
 	if (objects_of(&g.at[0], "THC") >= 0)
 		EXPECT_LE(objects_of(&g.at[ROUNDS], "THC"), objects_of(&g.at[0], "THC") + 16);
-	/* for what is large and not in every cycle */
+	/* catches leaks that are large but not in every cycle */
 	EXPECT_LT(g.slab, most);
-	/* a leak is in every round, what others keep is not */
+	/* a leak grows in every round, other users' memory does not */
 	EXPECT_LE(g.percpu, 0);
 	EXPECT_TRUE(settles(no_references));
 }
@@ -685,7 +686,7 @@ TEST_F(life, proc_has_a_line_for_each_socket)
 	EXPECT_EQ(lines_with("/proc/net/thc", "ready"), 2);
 	EXPECT_EQ(lines_with("/proc/net/thc", "idle"), 1);
 	EXPECT_EQ(lines_with("/proc/net/thc", "127.0.0.1:18500"), 2);
-	/* neither the key nor what comes from it */
+	/* shows neither the key nor keys derived from it */
 	EXPECT_EQ(lines_with("/proc/net/thc", "5eed1234"), 0);
 	ASSERT_EQ(know_job(self->fd[0], &j), 0);
 	job_seals_set(&seals, job_key, 1, j.spec.salt);

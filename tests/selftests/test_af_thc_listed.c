@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A job with several aggregators, at the address of the first one: its list opens the others, for
- * calls that wait and for calls that do not (kmod/listed.c). Lists that are wrong, and lists that
- * change. Sums over many aggregators, and which one a failure names.
+ * A job with several aggregators, at the address of aggregator 0, whose list opens the others, for
+ * blocking and non-blocking calls (kmod/listed.c). Wrong lists, and lists that change. Sums over
+ * many aggregators, and which aggregator a failure names.
  */
 #include "cgroup.h"
 #include "fake.h"
@@ -12,7 +12,7 @@
 
 #define AT		"127.0.0.1"
 #define DAEMONS_MAX	16
-/* Described but for its ranks and its shards. */
+/* A job's description without ranks and shards. */
 #define SHARDED		"1," JOB_OF_TEST ",seed=9,slots=32,ranks="
 
 FIXTURE(listed)
@@ -62,7 +62,7 @@ static unsigned int shards_of(int fd)
 
 static const size_t sizes[] = { 1, 2, 3, 15, 17, 64, 129, 1, 200 };
 
-/* Every lane is where it belongs, whatever the number of chunks and those before. */
+/* Every lane is in its place, for any number of chunks and of earlier chunks. */
 static int sum_all(int *fd, unsigned int ranks)
 {
 	size_t i, chunks = 0;
@@ -83,7 +83,7 @@ static int sum_all(int *fd, unsigned int ranks)
 	return bad ? bad : stats_of(fd[0]).chunks == chunks ? 0 : 1;
 }
 
-/* @killed: one of the @n aggregators, which is missed. */
+/* @killed: which of the @n aggregators is killed, and named by the failure. */
 static void sum_over(struct __test_metadata *_metadata, struct daemon *d, int *fd, unsigned int n,
 		     unsigned int killed)
 {
@@ -97,9 +97,9 @@ static void sum_over(struct __test_metadata *_metadata, struct daemon *d, int *f
 	EXPECT_EQ(sum_all(fd, 2), 0);
 	EXPECT_EQ(stats_of(fd[0]).memory, 0);
 	stop_daemon(&d[killed], SIGKILL);
-	/* long, for what is slow: the network says at once that nobody is there */
+	/* long enough for a slow machine: an ICMP error tells at once that nobody listens */
 	ASSERT_EQ(set_u32(fd[0], THC_OPT_TIMEOUT, 30000), 0);
-	/* the others have all that they need */
+	/* the other aggregators have the data of all ranks */
 	ASSERT_EQ(send_part(fd[0], 0, & or, 2 * n, 8), 0);
 	ASSERT_EQ(send_part(fd[1], 1, & or, 2 * n, 8), 0);
 	ASSERT_EQ(wait_for(fd[0], POLLERR, PATIENCE_MS), 0);
@@ -134,16 +134,16 @@ TEST_F(listed, connect_that_waits_opens_the_others)
 	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), 0);
 	EXPECT_EQ(shards_of(self->fd[0]), 3);
 	EXPECT_EQ(sum_all(self->fd, 1), 0);
-	/* the socket is at the address that it was given */
+	/* getpeername() returns the address that connect() was given */
 	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);
 	EXPECT_EQ(memcmp(&name, &a, sizeof(a)), 0);
-	/* and once more */
+	/* joins once more */
 	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), 0);
 	EXPECT_EQ(shards_of(self->fd[0]), 3);
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 7), 0);
 }
 
-/* Two calls that wait: one of them opens the others, and both return. */
+/* Two blocking calls: one opens the other aggregators, and both return. */
 TEST_F(listed, connect_that_waits_goes_on_after_another_process)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
@@ -187,7 +187,7 @@ TEST_F(listed, connect_that_does_not_wait)
 	EXPECT_EQ(epoch_of(self->fd[0]), epoch);
 	ASSERT_EQ(set_nonblock(self->fd[0], false), 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 7), 0);
-	/* what has been told begins anew */
+	/* a connection whose result has been told begins anew */
 	ASSERT_EQ(set_nonblock(self->fd[0], true), 0);
 	EXPECT_EQ(connect_again(self->fd[0], &a), EINPROGRESS);
 	EXPECT_EQ(end_join(self->fd[0]), 0);
@@ -235,7 +235,7 @@ TEST_F(listed, sendmsg_opens_the_others)
 	EXPECT_EQ(check_answer(self->fd[0], &add8, 5, 8, 1, table), 0);
 	EXPECT_EQ(shards_of(self->fd[0]), 3);
 
-	/* one that waits does both */
+	/* a blocking sendmsg() opens the others and sends */
 	ASSERT_EQ(begin_join(self->fd[0], &a), 0);
 	ASSERT_EQ(set_nonblock(self->fd[0], false), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 5, 8), 0);
@@ -257,7 +257,7 @@ static void refused(struct __test_metadata *_metadata, int fd, uint16_t port, in
 	EXPECT_EQ(f.shard, shard);
 }
 
-/* What is sealed for another number is not answered. */
+/* An aggregator does not answer a JOIN that is sealed for another number. */
 TEST_F(listed, an_address_is_that_of_number_0)
 {
 	ASSERT_EQ(start_shards(self->daemon, SHARDED "1", 2), 0);
@@ -291,7 +291,7 @@ TEST_F(listed, an_aggregator_that_is_not_there)
 	refused(_metadata, self->fd[0], shard_port(0), ECONNREFUSED, THC_FAILED_UNREACHABLE, 1);
 }
 
-/* Nor does the network say anything of it. */
+/* An aggregator falls silent, without an ICMP error. */
 TEST_F(listed, an_aggregator_that_falls_silent)
 {
 	struct thc_failure f;
@@ -308,7 +308,7 @@ TEST_F(listed, an_aggregator_that_falls_silent)
 	EXPECT_EQ(f.shard, 2);
 }
 
-/* The cgroup of who calls connect() has its say about each of them. */
+/* BPF programs of the caller's cgroup judge the address of each aggregator. */
 TEST_F(listed, programs_of_the_cgroup_refuse_another_one)
 {
 	struct sockaddr_thc a = place(AT, shard_port(0), 1, 0);
@@ -340,7 +340,7 @@ TEST_F(listed, a_port_of_ones_own_is_for_one_aggregator)
 	ASSERT_EQ(bind_errno(self->fd[0], &local, sizeof(local)), 0);
 	refused(_metadata, self->fd[0], shard_port(0), EINVAL, THC_FAILED_NOT, 1);
 	close(self->fd[0]);
-	/* an address alone is for all */
+	/* bind() to an address without a port holds for all aggregators */
 	local.sthc_port = 0;
 	self->fd[0] = thc_open(0);
 	ASSERT_EQ(bind_errno(self->fd[0], &local, sizeof(local)), 0);
@@ -364,7 +364,7 @@ struct listing_packet {
 	struct thc_record_address	at[2];
 };
 
-/* Of a job at our own port and one above it. */
+/* Lists an aggregator at our own port and another at the next port. */
 static void make_listing(struct listing_packet *p, fake_nonce nonce)
 {
 	struct welcome_packet good;
@@ -392,7 +392,7 @@ static int tell(int fd, int udp, const struct sockaddr_in *worker, struct listin
 	return deliver(fd, udp, worker, p, sizeof(*p));
 }
 
-/* A JOIN of @fd begins; what is to answer it. */
+/* Begins a JOIN of @fd, and makes the WELCOME that answers it. */
 static int begin_list(int fd, int udp, struct sockaddr_in *worker, struct listing_packet *p)
 {
 	struct sockaddr_thc a = fake_place();
@@ -400,7 +400,7 @@ static int begin_list(int fd, int udp, struct sockaddr_in *worker, struct listin
 	int error;
 
 	error = begin_join(fd, &a);
-	/* what an attempt before has sent */
+	/* drops the packets of an earlier attempt */
 	fake_forget(udp);
 	if (!error)
 		error = fake_take_join(udp, worker, &nonce);
@@ -409,14 +409,14 @@ static int begin_list(int fd, int udp, struct sockaddr_in *worker, struct listin
 	return error;
 }
 
-/* Makes of the list a record that nobody has to know. */
+/* Turns the list into a record that a worker need not know. */
 static void hide_list(struct listing_packet *p)
 {
 	p->list.head.type = 99;
 	p->list.head.flags = 0;
 }
 
-/* It is taken once: what is said then has to agree with it. */
+/* The socket takes the list once: a later WELCOME of number 0 has to agree with it. */
 TEST_F(list, number_0_may_not_say_another_number_then)
 {
 	struct listing_packet p;
@@ -433,7 +433,7 @@ TEST_F(list, number_0_may_not_say_another_number_then)
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(poll_now(self->fd), 0);
 	p.w.shards = htobe16(1);
-	/* which nobody has to know, and so no list */
+	/* the record is optional now, so there is no list */
 	hide_list(&p);
 	ASSERT_EQ(tell(self->fd, self->udp, &worker, &p), 0);
 	EXPECT_EQ(end_join(self->fd), -EPROTO);
@@ -453,7 +453,7 @@ TEST_F(list, number_0_is_not_another_number)
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_SHARDS);
 }
 
-/* There is no way to it: the join ends, at once, and what was opened before it is gone. */
+/* No route to one aggregator: the join ends at once, and closes those opened before it. */
 TEST_F(list, one_cannot_be_opened)
 {
 	struct sockaddr_thc a = fake_place();
@@ -470,7 +470,7 @@ TEST_F(list, one_cannot_be_opened)
 	EXPECT_EQ(shards_of(self->fd), 1);
 }
 
-/* Other sockets hold what there is: the socket has failed, since it has joined number 0. */
+/* Other sockets hold all memory: the socket fails, since it has joined number 0 already. */
 TEST_F(list, one_has_no_room)
 {
 	struct sockaddr_thc a = fake_place(), other = place("127.0.0.1", FAKE_PORT + 300, 1, 0);
@@ -496,7 +496,7 @@ TEST_F(list, one_has_no_room)
 	EXPECT_EQ(set_host_memory("0"), 0);
 }
 
-/* As long as nobody has opened them, the last word holds. */
+/* Until the others are opened, the last WELCOME counts. */
 TEST_F(list, number_0_may_take_it_back)
 {
 	struct listing_packet p;
@@ -614,7 +614,9 @@ TEST_F(list, nobody_opens_them)
 
 #define AT_HOST		offsetof(struct listing_packet, at[1].addr), 4
 
-/* What no list may say. An address of no host is found when it is to be opened. */
+/* Values that a list may not have. A broadcast or zero address is found only when the aggregator
+ * is opened.
+ */
 TEST_F_TIMEOUT(list, lists_that_are_wrong, 60)
 {
 	static const struct {

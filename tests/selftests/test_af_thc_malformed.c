@@ -28,7 +28,7 @@
 /* While a message is in flight. */
 #define STORM		(400 * BATCH)
 #define PACKET_MAX	(ANSWER_BYTES + 8)
-/* Of that message. */
+/* chunks of that message */
 #define CHUNKS		8
 
 FIXTURE(malformed)
@@ -59,7 +59,7 @@ FIXTURE_VARIANT_ADD(malformed, ipv6){
 	.domain = AF_INET6,
 };
 
-/* @at, text, of that domain, in @a. */
+/* Fills @a with the address @at of @domain. */
 static void address_of(struct sockaddr_in6 *a, int domain, const char *at, uint16_t port)
 {
 	struct sockaddr_in *v4 = (void *)a;
@@ -70,7 +70,7 @@ static void address_of(struct sockaddr_in6 *a, int domain, const char *at, uint1
 	inet_pton(domain, at, domain == AF_INET6 ? (void *)&a->sin6_addr : &v4->sin_addr);
 }
 
-/* Of @domain, bound to @port, in process @pid: ours, too, or -ENOENT. */
+/* Our descriptor of the socket of @domain that process @pid has bound to @port, or -ENOENT. */
 static int socket_of(pid_t pid, int domain, uint16_t port)
 {
 	struct sockaddr_in6 at;
@@ -130,7 +130,7 @@ FIXTURE_TEARDOWN(malformed)
 		close(self->out);
 }
 
-/* By what job 1 is sealed in the epoch of @j. */
+/* The seals of job 1 in the epoch of @j. */
 static const struct job_seals *seals_of(const struct known_job *j)
 {
 	static uint8_t salt[THC_SALT_BYTES];
@@ -165,7 +165,7 @@ static void good_answer(uint8_t *packet, const struct known_job *j, uint32_t chu
 	seal_answer(seals_of(j), h, ANSWER_BYTES);
 }
 
-/* Loopback keeps the order of what one CPU sends. */
+/* Stays on one CPU: loopback keeps the order of packets that one CPU sends. */
 static int stay_on_this_cpu(void)
 {
 	cpu_set_t set;
@@ -179,7 +179,7 @@ static int stay_on_this_cpu(void)
 
 #define AT_FIELD(f)	offsetof(struct thc_hdr, f), sizeof(((struct thc_hdr *)0)->f)
 
-/* With a tag that is right again, so that the field itself is judged. */
+/* The tag is computed anew, so that the field itself is judged. */
 static const struct {
 	const char *reason;
 	size_t offset, bytes;
@@ -213,7 +213,7 @@ static const struct {
 
 #define N_FIELDS	(sizeof(fields) / sizeof(fields[0]))
 
-/* How many of them were refused as `unexpected`. */
+/* Returns how many packets were refused as `unexpected`. */
 static uint64_t header_fields(struct __test_metadata *_metadata, int out, struct nl *nl,
 			      const void *to, const struct known_job *j, bool fixed)
 {
@@ -231,7 +231,9 @@ static uint64_t header_fields(struct __test_metadata *_metadata, int out, struct
 		if (fixed)
 			tag_answer(seals_of(j), (void *)packet, sizeof(packet));
 		reason = fields[i].reason;
-		/* whose job it is comes first, then whether it is whole */
+		/* the tag is checked before these reasons, but after the fields that say whose
+		 * packet it is
+		 */
 		if (!fixed && (!strcmp(reason, "mismatch") || !strcmp(reason, "unexpected") ||
 			       !strcmp(reason, "slot")))
 			reason = "tag";
@@ -248,11 +250,11 @@ static uint64_t header_fields(struct __test_metadata *_metadata, int out, struct
 	return unexpected;
 }
 
-/* Of the job's own packets only those can be refused that nobody waits for: WELCOMEs after
- * the first, the aggregator's replies to requests that were sent twice, when they come after
- * the answer. How many is for the clock to say, so `unexpected` is known exactly only with the
- * socket's other counters: each packet that came since @a completed a chunk, was a WAIT, or is
- * one of those or of the @sent, of which @want are `unexpected`. How many were the job's own.
+/* Of the job's own packets only those that nobody waits for are refused: WELCOMEs after the first,
+ * and replies to retransmitted requests that come after the answer. Their number depends on
+ * timing, so only the socket's other counters tell how many are `unexpected`: each packet since @a
+ * completed a chunk, was a WAIT, was refused as late, or is one of the @sent, @want of which are
+ * `unexpected`. Returns the number of late packets.
  */
 static uint64_t expect_unexpected(struct __test_metadata *_metadata, uint64_t sent, uint64_t want,
 				  const struct thc_socket_stats *a,
@@ -280,13 +282,13 @@ TEST_F_TIMEOUT(malformed, every_field, 60)
 	want += header_fields(_metadata, self->out, &self->nl, &self->to, &self->job, false);
 	last = stats_of(self->fd[0]);
 	expect_unexpected(_metadata, 2 * N_FIELDS, want, &first, &last);
-	/* what it waited for all the time */
+	/* the other half of what rank 0's message waited for */
 	ASSERT_EQ(send_part(self->fd[1], 1, &half, 4, 8), 0);
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
 	EXPECT_EQ(check_answer(self->fd[1], &half, 4, 8, 2, table), 0);
 }
 
-/* What a packet of so many bytes, its tag as it was, is refused for. */
+/* Why a packet of @bytes is refused whose tag was left as it was. */
 static const char *reason_of_length(size_t bytes)
 {
 	if (bytes < sizeof(struct thc_hdr))
@@ -327,8 +329,8 @@ TEST_F_TIMEOUT(malformed, every_length, 60)
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
 }
 
-/* Right answers, and with them WELCOME, none of which is one from @from: each packet of a train
- * counts.
+/* Right answers and a WELCOME from @from, which is not the aggregator's port, are all refused:
+ * each packet of a train counts.
  */
 static void expect_foreign(struct __test_metadata *_metadata, struct nl *nl, const void *from,
 			   const void *to, const struct known_job *j)
@@ -367,8 +369,8 @@ TEST_F(malformed, another_address)
 	EXPECT_EQ(check_answer(self->fd[0], &half, 4, 8, 2, table), 0);
 }
 
-/* Any program of the aggregator's host can have these, those of slots in XDP among them:
- * a job of one port has only that.
+/* Any program on the aggregator's host can send from these ports, even from those that XDP uses
+ * for further slots: the aggregator of a job with one port sends from that port alone.
  */
 TEST_F(malformed, another_port)
 {
@@ -396,7 +398,7 @@ static uint64_t draw(void)
 	return state >> 20;
 }
 
-/* Counted so far, and what must have been counted. */
+/* Packets sent so far, and how many must have been counted per reason. */
 struct storm {
 	struct oracle	oracle;
 	struct thc_end	worker;
@@ -405,7 +407,7 @@ struct storm {
 	uint64_t	want[THC_WORKER_DROP_REASONS];
 };
 
-/* By enum thc_drop_reason: all that a worker counts. */
+/* All reasons that a worker counts, by enum thc_drop_reason. */
 static const char *const reached[THC_WORKER_DROP_REASONS] = {
 	[THC_DROP_TRUNCATED] = "truncated", [THC_DROP_VERSION] = "version",
 	[THC_DROP_OP] = "op",		    [THC_DROP_LENGTH] = "length",
@@ -445,7 +447,7 @@ static void storm_init(struct storm *t, const struct known_job *j, const void *t
 	t->oracle.ranks = 2;
 }
 
-/* A name of a key: of none, or of one that is for something else. */
+/* A key's name: none, a random one, or one of a key for other packets. */
 static __be32 other_key(const struct oracle *o)
 {
 	switch (draw() % 4) {
@@ -459,7 +461,7 @@ static __be32 other_key(const struct oracle *o)
 	return 0;
 }
 
-/* Of another epoch, perhaps of this one. */
+/* A STALE that ends the epoch; it may name the epoch that the socket has. */
 static void order_to_end(struct thc_hdr *h, const struct oracle *o)
 {
 	h->op = THC_OP_STALE;
@@ -468,7 +470,7 @@ static void order_to_end(struct thc_hdr *h, const struct oracle *o)
 	h->epoch = htobe32(o->epoch + (uint32_t)(draw() % 3) - 1);
 }
 
-/* One field, or one byte, is another; often another that could be meant. */
+/* Changes one field or one byte, often to a value that other packets have. */
 static void spoil(struct thc_hdr *h, const struct oracle *o)
 {
 	switch (draw() % 15) {
@@ -519,7 +521,7 @@ static void spoil(struct thc_hdr *h, const struct oracle *o)
 	}
 }
 
-/* Random bytes; of every other packet so many as let it be the job's. */
+/* Fills the packet with random bytes; half of the packets keep version, key and job. */
 static void scramble(uint8_t *packet, size_t bytes)
 {
 	bool ours = draw() % 2 && bytes >= sizeof(struct thc_hdr);
@@ -535,7 +537,7 @@ static void scramble(uint8_t *packet, size_t bytes)
 	h->job = was.job;
 }
 
-/* The tag that the packet should have, whatever key it names. */
+/* Computes the right tag, whatever key the packet names. */
 static void tag(const struct storm *t, const struct known_job *j, struct thc_hdr *h, size_t bytes)
 {
 	struct thc_welcome *w = (void *)(h + 1);
@@ -560,7 +562,7 @@ static void make_welcome(struct thc_hdr *h, const struct oracle *o)
 	w->reserved = draw() % 8 ? 0 : (uint8_t)draw();
 }
 
-/* Bytes each of a batch has, which draws for each what it is and counts why not. */
+/* Fills a batch with packets of one length, and counts for each packet why it must be refused. */
 static size_t fill_batch(uint8_t *batch, struct storm *t, const struct known_job *j)
 {
 	/* the fixed part of a WELCOME alone, with SEAL, with all records, and a byte behind them */
@@ -575,7 +577,7 @@ static size_t fill_batch(uint8_t *batch, struct storm *t, const struct known_job
 		unsigned int spoilt = draw() % 3;
 
 		memset(packet + ANSWER_BYTES, 0, sizeof(packet) - ANSWER_BYTES);
-		/* in flight, or not yet */
+		/* a chunk in flight, or a later one */
 		good_answer(packet, j, t->oracle.first + (uint32_t)draw() % (2 * CHUNKS));
 		if (bytes >= sizeof(*h) + sizeof(struct thc_welcome) && bytes < 512 && draw() % 2)
 			make_welcome(h, &t->oracle);
@@ -588,7 +590,7 @@ static size_t fill_batch(uint8_t *batch, struct storm *t, const struct known_job
 			tag(t, j, h, bytes);
 		reason = oracle_reason(&t->oracle, packet, bytes);
 		if (reason == THC_DROP_NONE) {
-			/* the job would take it for its own */
+			/* the job would accept the packet */
 			h->tag ^= 1;
 			reason = oracle_reason(&t->oracle, packet, bytes);
 		}
@@ -616,7 +618,9 @@ static uint64_t refused(const struct thc_socket_stats *s)
 	return s->bad_tag + s->foreign;
 }
 
-/* Until @fd's socket has sent @chunks once and refused @n, without what nobody waited for. */
+/* Waits until @fd's socket has sent @chunks once and refused @n packets; `unexpected` ones do not
+ * count.
+ */
 static int settle(int fd, uint64_t chunks, uint64_t n)
 {
 	struct thc_socket_stats s = stats_of(fd);
@@ -631,8 +635,8 @@ static int settle(int fd, uint64_t chunks, uint64_t n)
 	return 0;
 }
 
-/* About so many, a storm at most, until all have been looked at: then chunks in flight
- * may be answered.
+/* Sends about @packets, STORM at most, and waits until the socket has judged them: then chunks in
+ * flight may be answered.
  */
 static int blow(struct storm *t, int out, const void *to, int fd, const struct known_job *j,
 		uint64_t packets)
@@ -646,7 +650,7 @@ static int blow(struct storm *t, int out, const void *to, int fd, const struct k
 		bytes = fill_batch(batch, t, j);
 		error = send_joined(out, to, batch, bytes * BATCH, (uint16_t)bytes);
 	}
-	/* the last is not one that could be taken for the job's own */
+	/* the last packet is one that the job cannot accept */
 	if (!error)
 		error = send_one(out, to, "", 1);
 	t->want[THC_DROP_TRUNCATED]++;
@@ -675,7 +679,7 @@ static void expect_reasons(struct __test_metadata *_metadata, const struct storm
 	}
 	for (reason = 0; reason < THC_WORKER_DROP_REASONS; reason++) {
 		total += t->want[reason];
-		/* and what is drawn reaches all of them */
+		/* every reason that can be drawn has been drawn */
 		EXPECT_EQ(t->want[reason] > 0, !!reached[reason]) TH_LOG("reason %d", reason);
 	}
 	EXPECT_EQ(total, t->sent);
@@ -693,7 +697,7 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 
 	storm_init(&t, &self->job, &self->to, &self->job.spec.group);
 	ASSERT_EQ(stay_on_this_cpu(), 0);
-	/* behind it nothing comes that belongs to the joining */
+	/* after this sum no more packets of the join arrive */
 	ASSERT_EQ(all_reduce(self->fd, 2, &s, CHUNKS), 0);
 	first[0] = stats_of(self->fd[0]);
 	first[1] = stats_of(self->fd[1]);
@@ -707,7 +711,7 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 		ASSERT_EQ(send_part(self->fd[0], 0, &s, CHUNKS, 8), 0);
 		ASSERT_EQ(settle(self->fd[0], t.oracle.end, 0), 0);
 		error = blow(&t, self->out, &self->to, self->fd[0], &self->job, wanted - t.sent);
-		if (error)	/* what the counters say tells more */
+		if (error)	/* the checks of counters below tell more */
 			break;
 		ASSERT_EQ(send_part(self->fd[1], 1, &s, CHUNKS, 8), 0);
 		ASSERT_EQ(check_answer(self->fd[0], &s, CHUNKS, 8, 2, table), 0);
@@ -723,7 +727,7 @@ TEST_F_TIMEOUT(malformed, very_many, 56)
 	expect_reasons(_metadata, &t, &before, &after);
 	late = expect_unexpected(_metadata, t.sent, t.want[THC_DROP_UNEXPECTED], &first[0],
 				 &last[0]);
-	/* replies to retransmits, of before too: they may have been on their way */
+	/* replies to retransmits; those to earlier retransmits may have been on their way */
 	EXPECT_LE(late + last[0].waits - first[0].waits, last[0].retransmits);
 	EXPECT_EQ(last[0].bad_tag - first[0].bad_tag, t.want[THC_DROP_TAG]);
 	EXPECT_EQ(refused(&last[1]), refused(&first[1]));
@@ -761,7 +765,7 @@ FIXTURE_TEARDOWN(joining)
 	nl_close(&self->nl);
 }
 
-/* Of a worker that has no WELCOME yet: then it gets one, and is in. */
+/* Packets to a worker that has no WELCOME yet; then WELCOME comes, and the worker joins. */
 TEST_F_TIMEOUT(joining, storm, 56)
 {
 	static const enum thc_drop_reason drawn[] = { THC_DROP_TRUNCATED, THC_DROP_LENGTH,
@@ -770,7 +774,7 @@ TEST_F_TIMEOUT(joining, storm, 56)
 						      THC_DROP_ADDRESS };
 	struct known_job job = { .epoch = FAKE_EPOCH };
 	struct sockaddr_thc a = fake_place();
-	/* it knows of no group */
+	/* the worker knows of no group yet */
 	const struct thc_end none = { .port = 0 };
 	struct reasons before, after;
 	struct welcome_packet p;

@@ -51,13 +51,15 @@ TEST_F(host, memory_is_bounded_over_all_sockets)
 
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
 	ASSERT_EQ(set_host_memory("1"), 0);
-	/* what fails on the way does not stay charged */
+	/* calls that fail do not leave memory charged */
 	for (i = 0; i < 20; i++)
 		EXPECT_EQ(send_message(self->fd[0], (void *)8, PART, &add8, 0), -EFAULT);
 	while ((n = send_message(self->fd[0], lanes, PART, &add8, 0)) == PART && sent < 100)
 		sent++;
 	EXPECT_EQ(n, -ENOBUFS);
-	/* packets and lanes: twice the payload and a little more, beside two connections */
+	/* each message takes twice its payload for packets and lanes, and two connections take a
+	 * part
+	 */
 	EXPECT_GE(sent, 3);
 	EXPECT_LE(sent, 4);
 	EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, MSG_DONTWAIT), -ENOBUFS);
@@ -69,7 +71,7 @@ TEST_F(host, memory_is_bounded_over_all_sockets)
 		EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, 0), PART);
 	ASSERT_EQ(set_host_memory("1"), 0);
 	EXPECT_EQ(send_message(self->fd[1], lanes, PART, &add8, 0), -ENOBUFS);
-	/* what is freed, by recvmsg() or by connect(), is free for all */
+	/* all sockets may use the memory that recvmsg() and connect() free */
 	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
 	EXPECT_GT(receive(self->fd[0], 0), 0);
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
@@ -77,8 +79,8 @@ TEST_F(host, memory_is_bounded_over_all_sockets)
 	free(lanes);
 }
 
-/* A call returns no more than an int: one chunk beyond that cannot be received, whatever
- * room there is.
+/* recvmsg() returns an int: sums of one chunk beyond INT_MAX are refused, however much memory
+ * there is.
  */
 TEST_F(host, sums_that_a_call_cannot_return)
 {
@@ -92,14 +94,14 @@ TEST_F(host, sums_that_a_call_cannot_return)
 	zeros = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	ASSERT_NE(zeros, MAP_FAILED);
 	EXPECT_EQ(send_message(self->fd[0], zeros, bytes, &s, 0), -EMSGSIZE);
-	/* only the host has no room for one that is smaller */
+	/* one chunk less is refused only for want of the host's memory */
 	EXPECT_EQ(send_message(self->fd[0], zeros, most * LANES / 2, &s, 0), -ENOBUFS);
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
 	munmap(zeros, bytes);
 }
 
-/* Sockets that join where nobody answers, until one has no room: how many, or -1 for any other
- * error. @fd: of SOCKETS
+/* Joins sockets at a port without an aggregator until ENOBUFS. Returns how many joined, or -1
+ * after any other error. @fd: room for SOCKETS
  */
 #define SOCKETS	100
 static int begin_joins(int *fd)
@@ -140,7 +142,7 @@ TEST_F(host, connections_are_bounded_over_all_sockets)
 	n = begin_joins(fd);
 	ASSERT_GE(n, 8);
 	EXPECT_LE(n, 32);
-	/* who is refused is as before, and who holds one has it back for another one */
+	/* a refused socket stays as it was; one that joins again gives its old memory back */
 	EXPECT_EQ(poll_now(fd[n]) & (POLLHUP | POLLERR), POLLHUP);
 	EXPECT_EQ(connect_errno(fd[n], &a, sizeof(a)), ENOBUFS);
 	a.sthc_rank = 1;
@@ -148,7 +150,7 @@ TEST_F(host, connections_are_bounded_over_all_sockets)
 	close_all(fd, 1);
 	EXPECT_EQ(connect_errno(fd[n], &a, sizeof(a)), EINPROGRESS);
 	close_all(fd, SOCKETS);
-	/* some of many aggregators are none, and nothing of them stays charged */
+	/* 64 aggregators do not fit: connect() opens none, and nothing stays charged */
 	self->fd[0] = thc_open_keyless(SOCK_NONBLOCK);
 	EXPECT_EQ(connect_errno(self->fd[0], &wide, sizeof(wide)), ENOBUFS);
 	EXPECT_EQ(begin_joins(fd), n);
@@ -158,7 +160,7 @@ TEST_F(host, connections_are_bounded_over_all_sockets)
 	EXPECT_EQ(connect_errno(self->fd[0], &wide, sizeof(wide)), EINPROGRESS);
 }
 
-/* What connect() makes room for, packets in flight, is within the same bound. */
+/* connect() allocates memory for packets in flight, which the host's bound includes. */
 TEST_F(host, connect_without_room)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 2, 0);
@@ -170,7 +172,7 @@ TEST_F(host, connect_without_room)
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "2", "2,ranks=1," JOB_OF_TEST),
 		  0);
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
-	/* it keeps room for a connection, which is more than a message takes */
+	/* @holder occupies memory for a connection, more than a message takes, until close() */
 	a.sthc_job = 3;
 	ASSERT_EQ(begin_join(holder, &a), 0);
 	a.sthc_job = 2;
@@ -202,7 +204,7 @@ TEST_F(host, connect_without_room)
 	close(fd);
 }
 
-/* Slots of 340 KiB take 512 KiB, so those of a second job do not fit in one MiB. */
+/* A job's slots of 340 KiB take 512 KiB, so the slots of two jobs do not fit in one MiB. */
 TEST_F(host, flights_are_charged_with_what_they_take)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
@@ -218,14 +220,14 @@ TEST_F(host, flights_are_charged_with_what_they_take)
 		a.sthc_job = (uint16_t)(i + 1);
 		EXPECT_EQ(connect_errno(self->fd[i], &a, sizeof(a)), i ? ENOBUFS : 0);
 	}
-	/* and what they have taken is given back */
+	/* closing a socket frees its slots */
 	close_all(self->fd, 1);
 	ASSERT_EQ(set_u32(self->fd[1], THC_OPT_JOIN_TIMEOUT, PATIENCE_MS), 0);
 	EXPECT_EQ(connect_errno(self->fd[1], &a, sizeof(a)), 0);
 }
 
-/* Who waits for memory for the slots of four aggregators, 512 KiB each, holds none of it: for
- * those of another job there is enough.
+/* While a socket waits for memory for the slots of four aggregators, 512 KiB each, it holds none
+ * of it: there is enough for another job's slots.
  */
 TEST_F(host, connect_without_room_holds_none)
 {
@@ -259,20 +261,20 @@ TEST_F(host, connect_without_room_holds_none)
 #define BOB	12346
 /* A number that root gave ALICE for her containers. */
 #define HERS	100000
-/* What is asked of a helper. */
+/* Commands to a helper. */
 #define FILL	'f'
 #define END	'e'
 
 /**
  * struct helper - a process of another user, with a socket in a job of its own
- * @ask, @told: commands to it, messages that it could send
+ * @ask, @told: pipes: commands to it, its replies
  */
 struct helper {
 	pid_t	pid;
 	int	ask, told;
 };
 
-/* Sends until there is no room: how many messages, or -1 for any other end. */
+/* Sends until ENOBUFS. Returns the number of messages, or -1 after any other error. */
 static int fill(int fd)
 {
 	static char lanes[PART];
@@ -284,7 +286,7 @@ static int fill(int fd)
 	return sent == -ENOBUFS ? n : -1;
 }
 
-/* Another user namespace, in which root is @inside. */
+/* Enters a new user namespace, whose root the parent maps to another user. */
 static int enter_userns(int ask, int told)
 {
 	char ready = 'u', mapped;
@@ -329,7 +331,7 @@ static int map_root_to(pid_t pid, unsigned int uid)
 	return error;
 }
 
-/* It has joined when this returns. @userns: in a user namespace that @uid makes, in which its root
+/* Returns when the helper has joined. @userns: in a user namespace that @uid makes, in which root
  * is HERS.
  */
 static int begin_helper(struct helper *h, uid_t uid, uint16_t job, bool userns)
@@ -360,7 +362,7 @@ static int begin_helper(struct helper *h, uid_t uid, uint16_t job, bool userns)
 	return error;
 }
 
-/* Messages that it could send. */
+/* How many messages the helper could send. */
 static int let_fill(struct helper *h)
 {
 	char what = FILL;
@@ -371,7 +373,7 @@ static int let_fill(struct helper *h)
 	return n;
 }
 
-/* With its socket goes what that holds. */
+/* Ends the helper, and so frees the memory of its socket. */
 static int end_helper(struct helper *h)
 {
 	char what = END;
@@ -384,7 +386,7 @@ static int end_helper(struct helper *h)
 									    -1;
 }
 
-/* A user has as much as it leaves free: of nine messages Alice four, then Bob two. */
+/* A user gets half of the memory that is free: of nine messages Alice sends four, then Bob two. */
 TEST_F(host, memory_of_one_user_leaves_some_for_others)
 {
 	struct helper alice, bob;
@@ -393,7 +395,7 @@ TEST_F(host, memory_of_one_user_leaves_some_for_others)
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", "2,ranks=1," JOB_OF_TEST),
 		  0);
 	ASSERT_EQ(set_host_memory("2"), 0);
-	/* who has the capability has all of it */
+	/* a socket with the capability may use all memory */
 	self->fd[0] = thc_open(0);
 	ASSERT_EQ(join_all(self->fd, 1, "127.0.0.1", PORT, 1), 0);
 	most = fill(self->fd[0]);
@@ -409,13 +411,13 @@ TEST_F(host, memory_of_one_user_leaves_some_for_others)
 	EXPECT_GE(bobs, 1) TH_LOG("Alice leaves Bob nothing");
 	EXPECT_LE(bobs, most / 4 + 1);
 	EXPECT_EQ(let_fill(&alice), 0);
-	/* what Alice gives back is Bob's */
+	/* Bob may use what Alice gives back */
 	EXPECT_EQ(end_helper(&alice), 0);
 	EXPECT_EQ(bobs + let_fill(&bob), alices);
 	EXPECT_EQ(end_helper(&bob), 0);
 }
 
-/* Sockets of its own that a user can join with, of those that all of the memory would allow. */
+/* One user's sockets can join in half the number that all of the memory would allow. */
 TEST_F(host, connections_of_one_user_leave_some_for_others)
 {
 	int fd[SOCKETS], all, status;
@@ -437,7 +439,7 @@ TEST_F(host, connections_of_one_user_leave_some_for_others)
 	EXPECT_LE(WEXITSTATUS(status), all / 2 + 1);
 }
 
-/* More than a queue of the kernel's lets run at once. */
+/* More waiting jobs than QUEUE, the most that a kernel workqueue runs at once. */
 #define SLEEPERS	300
 #define QUEUE		256
 /* Of 512 KiB, for which a cgroup above its memory.high has to wait at once. */
@@ -458,7 +460,7 @@ static int begin_join_of(uid_t uid, int *fd, int udp, struct sockaddr_in *worker
 	error = begin_join(*fd, &a);
 	if (error || getsockname(*fd, (void *)&me, &len))
 		return error ? error : -errno;
-	/* others ask again */
+	/* JOINs of other sockets are repeated meanwhile */
 	do {
 		error = fake_take_join(udp, worker, nonce);
 	} while (!error && worker->sin_port != me.sthc_port);
@@ -493,7 +495,7 @@ static int how_many_joined(const int *fd)
 	return joined;
 }
 
-/* A cgroup may let those wait who allocate for it: that is Alice's, not Bob's. */
+/* A cgroup may delay whoever allocates for it: Alice's cgroup delays Alice, not Bob. */
 TEST_F(host, users_do_not_wait_for_the_cgroup_of_another_one)
 {
 	static struct sockaddr_in worker[SLEEPERS];
@@ -517,21 +519,21 @@ TEST_F(host, users_do_not_wait_for_the_cgroup_of_another_one)
 	before = how_many_joined(fd);
 	ASSERT_EQ(welcome(udp, &bob, his, FAKE_SLOTS), 0);
 	EXPECT_EQ(end_join(self->fd[0]), 0);
-	/* so many wait that he would be none of those that a queue of all lets run at once; where
-	 * the machine is slow some have waited already
+	/* so many of Alice's sockets wait that Bob would wait in a queue for all users; on a slow
+	 * machine some of hers have joined before
 	 */
 	if (before < (SLEEPERS - QUEUE) / 2) {
 		EXPECT_LT(how_many_joined(fd), SLEEPERS - QUEUE)
 		TH_LOG("Bob had to wait for Alice");
 	}
-	/* those first that have not begun to wait */
+	/* closes first the sockets whose wait has not begun */
 	for (i = SLEEPERS; i--;)
 		close(fd[i]);
 	close(udp);
 	leave_cgroup(cgroup);
 }
 
-/* A user's containers have numbers of their own, and are the user's. */
+/* User numbers of a user's containers count as that user. */
 TEST_F(host, memory_of_a_users_containers_is_the_users)
 {
 	struct helper alice, container;
@@ -546,7 +548,7 @@ TEST_F(host, memory_of_a_users_containers_is_the_users)
 	EXPECT_GE(alices, 3);
 	EXPECT_EQ(let_fill(&container), 0);
 	EXPECT_EQ(end_helper(&alice), 0);
-	/* and what her connection has taken */
+	/* and the memory of her connection */
 	again = let_fill(&container);
 	EXPECT_GE(again, alices);
 	EXPECT_LE(again, alices + 1);

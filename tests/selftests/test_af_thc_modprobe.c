@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who may have the module loaded: with the file that is installed with it
- * (kmod/modprobe.conf, which tests/vm/guest puts in its place) the administrator
- * alone, by name; nobody by asking for a socket or for the netlink family. Where
- * the administrator has switched that file off, whoever asks.
+ * Who may load the module. With the module's own configuration (kmod/modprobe.conf, which
+ * tests/vm/guest installs) only the administrator may, by name: asking for a socket or the netlink
+ * family loads nothing. Where the administrator has switched that file off, any such request loads
+ * it.
  */
 #include "afthc.h"
 #include "harness.h"
@@ -94,11 +94,11 @@ TEST_F(modprobe, is_off_as_installed)
 	EXPECT_FALSE(is_loaded()) TH_LOG("a socket of nobody's has loaded the module");
 	EXPECT_EQ(by_nobody(ask_for_netlink), ENOENT);
 	EXPECT_FALSE(is_loaded()) TH_LOG("nobody's netlink has loaded the module");
-	/* nor does root by chance */
+	/* root's request for a socket does not load the module either */
 	EXPECT_EQ(ask_for_socket(), EAFNOSUPPORT);
 	EXPECT_EQ(ask_for_netlink(), ENOENT);
 	EXPECT_FALSE(is_loaded());
-	/* the administrator by name, and then it is everybody's */
+	/* after the administrator has loaded it by name, everybody may use it */
 	ASSERT_EQ(system("modprobe thc"), 0);
 	EXPECT_EQ(by_nobody(ask_for_socket), 0);
 	EXPECT_EQ(by_nobody(ask_for_netlink), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Generic netlink family "thc": jobs in and out, sockets, counters; bad
- * input and what the kernel says about it; who may and who may not.
+ * Generic netlink family "thc": adding and deleting jobs, listing sockets and counters, bad input
+ * with the kernel's messages, and privileges.
  */
 #include "harness.h"
 #include "knownjob.h"
@@ -43,9 +43,9 @@ FIXTURE_TEARDOWN(netlink)
 
 struct job {
 	int		n;		/* messages */
-	size_t		bytes;		/* of these */
+	size_t		bytes;		/* bytes of these messages */
 	uint16_t	id;
-	int		keys;		/* keys, of whatever bytes, and messages with ours */
+	int		keys;		/* key attributes; messages with our key */
 	int		aggregators;
 	uint16_t	port[THC_GENL_AGGREGATORS_MAX];
 	uint32_t	in[THC_GENL_AGGREGATORS_MAX];
@@ -209,7 +209,7 @@ TEST_F(netlink, job_dump_takes_more_than_one_message)
 	/* the rest goes with the namespace */
 }
 
-/* Root of a network namespace is anybody: what a namespace makes the kernel keep has a bound. */
+/* Anybody can be root of a network namespace, so the memory for a namespace's jobs has a bound. */
 TEST_F(netlink, jobs_have_a_bound)
 {
 	struct nl inner;
@@ -221,24 +221,24 @@ TEST_F(netlink, jobs_have_a_bound)
 	EXPECT_NE(strstr(self->nl.text, "at most 256 jobs: delete one"), NULL)
 	TH_LOG("\"%s\"", self->nl.text);
 	EXPECT_EQ(get_job(&self->nl, MOST, &job), -ENOENT);
-	/* what is there already is told from what has no place */
+	/* at the bound, an existing job still gives EEXIST, a new one ENOSPC */
 	EXPECT_EQ(nl_new_job(&self->nl, 5, AT, PORT, 0), -EEXIST);
 	EXPECT_EQ(nl_del_job(&self->nl, 5), 0);
 	EXPECT_EQ(nl_del_job(&self->nl, 5), -ENOENT);
 	EXPECT_EQ(nl_new_job(&self->nl, MOST, AT, PORT, 0), 0);
 	EXPECT_EQ(nl_new_job(&self->nl, 5, AT, PORT, 0), -ENOSPC);
-	/* it is each namespace's own */
+	/* each namespace has a bound of its own */
 	ASSERT_EQ(enter_netns(), 0);
 	ASSERT_EQ(nl_open(&inner), 0);
 	EXPECT_EQ(nl_new_job(&inner, 5, AT, PORT, 0), 0);
 	nl_close(&inner);
 }
 
-/* A dump during which the list changes once, after its first message. */
+/* The list of jobs changes once during a dump, after its first message. */
 struct changing {
 	struct job	*job;
 	struct nl	*other;
-	uint16_t	add, del;	/* 0: nothing */
+	uint16_t	add, del;	/* 0: no job */
 	int		error;
 };
 
@@ -253,8 +253,8 @@ static void take_job_and_change(const struct nlmsghdr *h, void *data)
 	parse_job(h, c->job);
 }
 
-/* Who reads in parts learns that the list has changed between two of them: what comes
- * behind a job that was deleted moves up, and is skipped.
+/* A reader of a dump in parts learns that the list has changed between two parts: jobs behind a
+ * deleted job move up, and the dump skips one.
  */
 TEST_F(netlink, job_dump_tells_of_a_change_meanwhile)
 {
@@ -283,7 +283,7 @@ TEST_F(netlink, job_dump_tells_of_a_change_meanwhile)
 	nl_close(&other);
 }
 
-/* What lacks, what is too much, what has the wrong size: an errno and a word. */
+/* Missing, surplus and wrongly sized attributes give an errno and a message. */
 TEST_F(netlink, job_new_what_it_refuses)
 {
 	static const struct {
@@ -324,7 +324,7 @@ TEST_F(netlink, job_new_what_it_refuses)
 	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT) TH_LOG("something was made nevertheless");
 }
 
-/* An interface beside what is right. */
+/* Makes a job that is right but for the interface. */
 static int new_on_interface(struct nl *nl, uint32_t ifindex)
 {
 	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
@@ -339,7 +339,7 @@ static int new_on_interface(struct nl *nl, uint32_t ifindex)
 	return nl_ask(nl, h, NULL, NULL);
 }
 
-/* As connect() has it: what is no interface's number anywhere. */
+/* Interface numbers are checked as in connect(): numbers that no interface can have. */
 TEST_F(netlink, job_new_interfaces)
 {
 	static const uint32_t bad[] = { 0, 0x80000000, UINT32_MAX };
@@ -371,7 +371,7 @@ TEST_F(netlink, job_new_ranges)
 	EXPECT_EQ(job.groups[1], 100);
 	ASSERT_EQ(nl_del_job(&self->nl, 1), 0);
 
-	/* what was not given is not shown */
+	/* a dump shows no attribute that was not given */
 	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, PORT, 0), 0);
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 1);
@@ -379,7 +379,7 @@ TEST_F(netlink, job_new_ranges)
 	EXPECT_FALSE(job.has_groups);
 }
 
-/* Numbers in the order first, last; fewer, or more than there are attributes. */
+/* @number: first, last; it may have fewer or more numbers than there are attributes. */
 static int new_with_ids(struct nl *nl, uint16_t type, const uint32_t *number, int n)
 {
 	struct nlmsghdr *h = nl_begin_job(nl, 1, AT, PORT);
@@ -419,7 +419,7 @@ TEST_F(netlink, job_new_bad_ranges)
 	EXPECT_EQ(get_job(&self->nl, 1, &job), -ENOENT);
 }
 
-/* One attribute that is wrong beside others that are right. */
+/* Adds one wrong attribute to right ones. */
 static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
 {
 	struct nlmsghdr *h = nl_begin(nl, nl->family, THC_CMD_JOB_NEW, NLM_F_ACK);
@@ -436,7 +436,7 @@ static int new_with(struct nl *nl, uint16_t type, size_t bytes, uint16_t nested)
 		return nl_ask(nl, h, NULL, NULL);
 	}
 	nest = mnl_attr_nest_start(h, THC_ATTR_AGGREGATOR);
-	/* an IPv6 address of the right length is wrong beside another */
+	/* an IPv6 address of the right length is wrong only beside an IPv4 address */
 	if (nested != THC_AGGR_IPV4 && (nested != THC_AGGR_IPV6 || bytes == 16))
 		mnl_attr_put_u32(h, THC_AGGR_IPV4, inet_addr(AT));
 	mnl_attr_put(h, nested, bytes, zero);
@@ -469,8 +469,8 @@ TEST_F(netlink, attributes_of_wrong_size_or_unknown)
 		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_IPV6, -ERANGE },
 		{ THC_ATTR_AGGREGATOR, 15, THC_AGGR_IPV6, -ERANGE },
 		{ THC_ATTR_AGGREGATOR, 20, THC_AGGR_IPV6, -ERANGE },
-		{ THC_ATTR_AGGREGATOR, 16, THC_AGGR_IPV6, -EINVAL },	/* both */
-		{ THC_ATTR_AGGREGATOR, 2, THC_AGGR_PORT, -ERANGE },	/* 0 */
+		{ THC_ATTR_AGGREGATOR, 16, THC_AGGR_IPV6, -EINVAL },	/* both IPv4 and IPv6 */
+		{ THC_ATTR_AGGREGATOR, 2, THC_AGGR_PORT, -ERANGE },	/* port 0 */
 		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_PORT, -EINVAL },
 		{ THC_ATTR_AGGREGATOR, 4, THC_AGGR_IFINDEX, -ERANGE },
 		{ THC_ATTR_AGGREGATOR, 2, THC_AGGR_IFINDEX, -EINVAL },
@@ -499,7 +499,7 @@ TEST_F(netlink, commands_without_what_they_need)
 			  -EINVAL);
 		EXPECT_NE(self->nl.text[0], 0);
 	}
-	/* a number of another size */
+	/* a job number of the wrong size */
 	ASSERT_EQ(nl_new_job(&self->nl, 0, AT, PORT, 0), 0);
 	for (i = 0; i < 4; i++) {
 		struct nlmsghdr *h =
@@ -510,7 +510,7 @@ TEST_F(netlink, commands_without_what_they_need)
 		EXPECT_NE(self->nl.text[0], 0);
 	}
 	EXPECT_EQ(get_job(&self->nl, 0, &job), 0) TH_LOG("it was deleted nevertheless");
-	/* unknown, dumps of what has none, and the other way round */
+	/* unknown commands, dumps of commands without one, and commands that exist only as dumps */
 	EXPECT_EQ(nl_ask(&self->nl, nl_begin(&self->nl, self->nl.family, 77, NLM_F_ACK), NULL,
 			 NULL),
 		  -EOPNOTSUPP);
@@ -568,7 +568,7 @@ TEST_F(netlink, commands_with_what_others_take)
 		else if (bad[i].type != THC_ATTR_JOB)
 			mnl_attr_put(h, bad[i].type, 0, NULL);
 		EXPECT_EQ(nl_ask(&self->nl, h, NULL, NULL), -EINVAL) TH_LOG("case %zu", i);
-		/* 6.1 gives a family no room for words before a dump has begun */
+		/* Linux 6.1 cannot return a message before a dump has begun */
 		if (!(bad[i].flags & NLM_F_DUMP) || bad[i].command != THC_CMD_JOB_GET) {
 			EXPECT_NE(self->nl.text[0], 0) TH_LOG("case %zu: no text", i);
 		}
@@ -579,7 +579,7 @@ TEST_F(netlink, commands_with_what_others_take)
 
 /* --- without CAP_NET_ADMIN ------------------------------------------------ */
 
-/* With no capability in effect; root again by seteuid(0). */
+/* Gives up all effective capabilities; seteuid(0) restores root. */
 static int become_nobody(void)
 {
 	return seteuid(65534) ? -errno : 0;
@@ -604,7 +604,7 @@ TEST_F(netlink, who_is_not_the_administrator)
 	ASSERT_EQ(dump_jobs(&self->nl, &job), 0);
 	EXPECT_EQ(job.n, 1);
 	EXPECT_EQ(job.keys, 0);
-	/* and yet it may join, as the description says, without knowing the key */
+	/* the process may join a described job without knowing the key */
 	self->fd[0] = thc_open_keyless(0);
 	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
 	EXPECT_EQ(all_reduce(self->fd, 1, &(struct thc_send){ .op = THC_OP_ADD, .width = 8 }, 3),
@@ -612,7 +612,7 @@ TEST_F(netlink, who_is_not_the_administrator)
 	ASSERT_EQ(seteuid(0), 0);
 }
 
-/* A job is one namespace's. */
+/* A job belongs to one namespace. */
 TEST_F(netlink, namespaces_do_not_see_each_other)
 {
 	struct sockaddr_thc a = place(NULL, 0, 1, 0);
@@ -797,8 +797,8 @@ TEST_F(netlink, stats_name_every_reason)
 
 /* --- several aggregators -------------------------------------------------- */
 
-/* Chunk q of the bucket is summed by aggregator q mod 2, and every lane is
- * where it belongs, whatever the number of chunks and those before.
+/* Aggregator q mod 2 adds chunk q, and every lane is in its place, for any number of chunks and of
+ * earlier chunks.
  */
 TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 {
@@ -828,14 +828,16 @@ TEST_F_TIMEOUT(netlink, two_aggregators_share_a_host_job, 60)
 	s = stats_of(self->fd[0]);
 	EXPECT_EQ(s.chunks, chunks);
 	EXPECT_EQ(s.memory, 0);
-	/* the other one's part does not come without it; the first one's does, within seconds */
+	/* the second aggregator's chunks do not come without it; the first one's come within
+	 * seconds
+	 */
 	stop_daemon(&self->other, SIGKILL);
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 8000), 0);
 	EXPECT_LT(all_reduce(self->fd, 3, & or, 9), 0);
 	EXPECT_EQ(failure_of(self->fd[0]).shard, 1);
 }
 
-/* The administrator lists the aggregators, and each has to be the one that is meant. */
+/* connect() fails if one of the aggregators in the administrator's list is not the expected one. */
 static void does_not_join(struct __test_metadata *_metadata, int fd, int error, uint16_t reason)
 {
 	struct sockaddr_thc a = place(NULL, 0, 1, 0);
@@ -863,12 +865,12 @@ TEST_F(netlink, aggregators_of_another_order_or_number)
 	ASSERT_EQ(start_shard(&self->daemon, job, 0, 2), 0);
 	ASSERT_EQ(start_shard(&self->other, job, 1, 2), 0);
 	self->fd[0] = thc_open_keyless(0);
-	/* what is sealed for another number is not answered */
+	/* an aggregator does not answer a JOIN that is sealed for another number */
 	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(1), shard_port(0)), 0);
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 1500), 0);
 	does_not_join(_metadata, self->fd[0], EHOSTUNREACH, THC_FAILED_SILENT);
 	ASSERT_EQ(nl_del_job(&self->nl, 1), 0);
-	/* the list in WELCOME does not add to it */
+	/* for a described job, WELCOME's list adds no aggregators */
 	ASSERT_EQ(nl_new_job(&self->nl, 1, AT, shard_port(0), 0), 0);
 	does_not_join(_metadata, self->fd[0], EPROTO, THC_FAILED_SHARDS);
 }

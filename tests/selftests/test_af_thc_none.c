@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * All-reduces of scheme none by hand: two ranks have AF_THC sockets and Documentation/protocol.md,
- * and nothing of libthc; a third one in the same job is libthc, over UDP. Integers, floats as
- * fixed point, and exact floats: all three get the same bits, those of a sum that the test makes
- * itself. Ranks that bring different things are told who and what. af_thc(7) shows exchange() and
- * agree() as they are here.
+ * All-reduces of scheme none by hand: two ranks use AF_THC sockets as Documentation/protocol.md
+ * says, without libthc; a third rank of the job is libthc over UDP. For integers, floats in fixed
+ * point, and exact floats all three ranks get the bits of a sum that the test computes itself.
+ * Ranks that bring different things learn which rank differs and in what. af_thc(7) shows
+ * exchange() and agree() as they are here.
  */
 #include "afthc.h"
 #include "harness.h"
@@ -25,7 +25,7 @@
 #define SCHEME_THC	0U
 #define SCHEME_NONE	1U
 #define BIAS		512
-/* Bits of a lane of 32 that are a rank's own: one is the sign, two are for the sum of three. */
+/* Bits of a 32-bit lane that no rank may use: the sign, and two for the sum of three ranks. */
 #define SPARE_BITS	3U
 #define KEY		0x500000007ULL
 /* Digits of an exact value here, in any block. */
@@ -34,8 +34,8 @@
 
 /**
  * struct bucket - what a rank brings to a round
- * @precision: of floats: 0: exact, else the bits of fixed point
- * @scheme: SCHEME_NONE, or what a rank takes for it
+ * @precision: 0 for exact floats, else the bits of fixed point
+ * @scheme: SCHEME_NONE, or a wrong scheme that a rank brings
  */
 struct bucket {
 	enum thc_dtype	dtype;
@@ -47,7 +47,7 @@ struct bucket {
  * struct hand - a rank that does all by hand
  * @constants: of WELCOME
  * @digest: of the results of even and of odd rounds
- * @other: whose claim differs, and @theirs, it
+ * @other: a rank whose claim differs, and @theirs, that claim
  */
 struct hand {
 	int			fd;
@@ -88,7 +88,7 @@ static int exchange(struct hand *h, const struct thc_send *send, void *lanes, si
 	return 0;
 }
 
-/* Tells the others what this rank brings, and hears what they do. */
+/* Sends this rank's claim to the others, and compares theirs with it. */
 static int agree(struct hand *h, uint32_t count, uint32_t dtype, uint32_t scheme,
 		 uint32_t precision, uint64_t key)
 {
@@ -133,7 +133,7 @@ static size_t size_of(enum thc_dtype dtype)
 	return dtype == THC_INT8 ? 1 : dtype == THC_INT16 ? 2 : 4;
 }
 
-/* Of three kinds of blocks: wide apart, all zero, close together. */
+/* Block 0 has values wide apart, block 1 zeros, the others values close together. */
 static float float_at(unsigned int rank, size_t i)
 {
 	uint64_t x = mixed(rank, i);
@@ -166,7 +166,7 @@ static size_t whole_chunks(size_t bytes)
 	return (bytes + THC_LANE_BYTES - 1) / THC_LANE_BYTES * THC_LANE_BYTES;
 }
 
-/* Integers go out, and come back, as they are. */
+/* Integers are sent and returned unchanged. */
 static int sum_integers(struct hand *h, enum thc_dtype dtype, void *values)
 {
 	size_t bytes = COUNT * size_of(dtype);
@@ -187,7 +187,7 @@ static size_t block_end(size_t block)
 	return (block + 1) * BLOCK < COUNT ? (block + 1) * BLOCK : COUNT;
 }
 
-/* Of a block, what the lanes of MAX say: values are below 2^*@top, multiples of 2^*@low. */
+/* Measures a block for the MAX lanes: its values are below 2^*@top and multiples of 2^*@low. */
 static bool measure(const float *x, size_t block, int *top, int *low)
 {
 	bool any = false;
@@ -211,7 +211,7 @@ static bool measure(const float *x, size_t block, int *top, int *low)
 	return any;
 }
 
-/* One lane a block, or two of exact values: what all ranks have. */
+/* Gets each block's scale, the maximum over all ranks: one lane per block, two for exact values. */
 static int scale(struct hand *h, const float *x, bool exact, uint32_t *lanes)
 {
 	struct thc_send send = { .op = THC_OP_MAX, .width = 32, .round = h->round };
@@ -253,7 +253,7 @@ static int32_t signed_lane(const uint8_t *at, unsigned int bytes)
 	return (int32_t)((v ^ sign) - sign);
 }
 
-/* What is sent for @x: @bits are a rank's own. */
+/* @x in fixed point, in a lane of which a rank may use @bits. */
 static int32_t fixed_point(float x, unsigned int bits, int top)
 {
 	double q = rint(ldexp(x, (int)bits - top)), most = ldexp(1, (int)bits) - 1;
@@ -300,7 +300,7 @@ static unsigned int digits_of(const uint32_t *scales, size_t block, int *low)
 	return scales[2 * block] ? ((unsigned int)(top - *low) + bits - 1) / bits : 0;
 }
 
-/* Digit @d of a value: of its magnitude, with its sign. */
+/* Digit @d of the value's magnitude, with the value's sign. */
 static int32_t digit_of(float x, int low, unsigned int d)
 {
 	__int128 magnitude = (__int128)ldexp(fabs((double)x), -low);
@@ -310,7 +310,7 @@ static int32_t digit_of(float x, int low, unsigned int d)
 	return x < 0 ? -digit : digit;
 }
 
-/* Of 256 values all chunks follow each other, from that of the lowest digits on. */
+/* 256 values take neighbouring chunks, one per digit, lowest digits first. */
 static int mean_exactly(struct hand *h, float *x)
 {
 	struct thc_send send = { .op = THC_OP_ADD, .width = 32, .round = h->round };
@@ -430,8 +430,8 @@ static void expect(const struct bucket *b, void *sums)
 
 /**
  * struct rank - a thread, and what it got
- * @bucket: what it brings; a scheme of 0: thc
- * @h: by hand, but for rank 0
+ * @bucket: its buckets; scheme 0 is thc
+ * @h: state by hand; rank 0, which is libthc, has none
  */
 struct rank {
 	unsigned int		number;
@@ -504,7 +504,7 @@ static void *run_libthc(void *arg)
 	return NULL;
 }
 
-/* @ranks: of which each knows what it brings. */
+/* Runs all ranks; @ranks says which buckets each brings. */
 static void run(struct rank *ranks)
 {
 	unsigned int i, k;
@@ -559,7 +559,7 @@ TEST_F_TIMEOUT(none, by_hand_and_by_libthc, 60)
 	}
 }
 
-/* Rank 2 brings something else than the others in the first round; all go on in the second one. */
+/* Rank 2 brings another bucket in the first round; in the second round all ranks agree. */
 static void disagree(struct rank *ranks, struct bucket usual, struct bucket odd)
 {
 	unsigned int i;
@@ -580,7 +580,7 @@ static void disagree(struct rank *ranks, struct bucket usual, struct bucket odd)
 			EXPECT_EQ((ranks)[i].error[1], 0);                    \
 			EXPECT_TRUE(is_right(&(ranks)[i], 1));                \
 		}                                                             \
-		/* who */                                                     \
+		/* the rank that differs */                                                     \
 		EXPECT_EQ((ranks)[1].other, 2);                               \
 		EXPECT_EQ((ranks)[2].other, 0);                               \
 		EXPECT_NE(strstr((ranks)[0].sentence, "rank 2 disagrees"), NULL) \
@@ -596,7 +596,7 @@ TEST_F_TIMEOUT(none, who_brings_another_scheme_is_named, 60)
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "3", NULL), 0);
 	disagree(ranks, usual, (struct bucket){ THC_FP32, 0, SCHEME_THC });
 	EXPECT_DISAGREEMENT(ranks);
-	/* and what */
+	/* and its claim */
 	EXPECT_EQ(le32toh(ranks[1].theirs.form) >> 8 & 0xff, SCHEME_THC);
 	EXPECT_EQ(le32toh(ranks[2].theirs.form) >> 8 & 0xff, SCHEME_NONE);
 	EXPECT_NE(strstr(ranks[0].sentence, "rank 2 brought 8209 fp32 values (scheme thc, "), NULL)

@@ -89,7 +89,7 @@ static bool shows_key(struct __test_metadata *_metadata, int fd, int udp)
 	return p.h.key_id;
 }
 
-/* What key a socket has, only connect() shows. */
+/* getsockopt() never returns the key; only connect() shows whether a socket has one. */
 TEST_F(bare, option_key)
 {
 	static const socklen_t wrong[] = { 1, 8, THC_KEY_BYTES - 1, THC_KEY_BYTES + 1, 64, 4096 };
@@ -107,7 +107,7 @@ TEST_F(bare, option_key)
 	EXPECT_FALSE(shows_key(_metadata, keyless, udp));
 	EXPECT_EQ(set_key(keyless, job_key, THC_KEY_BYTES), 0);
 	EXPECT_TRUE(shows_key(_metadata, keyless, udp));
-	/* what fails leaves the key as it is */
+	/* a failed call leaves the key as it is */
 	EXPECT_EQ(set_key(keyless, job_key, 8), -EINVAL);
 	EXPECT_EQ(set_key(keyless, (void *)8, THC_KEY_BYTES), -EFAULT);
 	EXPECT_TRUE(shows_key(_metadata, keyless, udp));
@@ -117,7 +117,7 @@ TEST_F(bare, option_key)
 		EXPECT_EQ(ERRNO_OF(getsockopt(keyless, SOL_THC, THC_OPT_KEY, room, &len)),
 			  ENOPROTOOPT);
 		EXPECT_EQ(memmem(room, sizeof(room), job_key, 4), NULL);
-		/* once more without */
+		/* removes the key again, with and without a pointer */
 		EXPECT_EQ(set_key(keyless, i ? job_key : NULL, 0), 0);
 		EXPECT_FALSE(shows_key(_metadata, keyless, udp));
 	}
@@ -125,7 +125,7 @@ TEST_F(bare, option_key)
 	close(udp);
 }
 
-/* Of every option alike: lengths, and pointers to nothing. */
+/* Wrong lengths and bad pointers, for every option. */
 TEST_F(bare, options_lengths_and_pointers)
 {
 	static const struct {
@@ -236,7 +236,7 @@ TEST_F(job, option_welcome_lengths_and_pointers)
 
 AFTHC_FIXTURE(calls)
 
-/* Root of a user namespace of its own is anybody. */
+/* Anybody can be root of a user namespace of its own. */
 TEST_F(calls, memory_beyond_the_default_needs_the_hosts_root)
 {
 	ASSERT_EQ(unshare(CLONE_NEWUSER | CLONE_NEWNET), 0);

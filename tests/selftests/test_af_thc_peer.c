@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The UDP sockets below an AF_THC socket: whose they are, what packet filters, BPF programs
- * of the cgroup, privileged ports and routing rules have to say to them, ICMP about others;
- * and that they are gone when they are closed (kmod/peer.c).
+ * The UDP sockets below an AF_THC socket: their owner; how packet filters, BPF programs of the
+ * cgroup, privileged ports, routing rules and ICMP errors affect them; and that close() ends them
+ * (kmod/peer.c).
  */
 #include "../lib/complaint.h"
 #include "cgroup.h"
@@ -20,7 +20,7 @@
 
 FAKE_FIXTURE(path)
 
-/* Loopback's own table comes first; here it comes after a rule. */
+/* Puts the rule before loopback's own table, which is the first by default. */
 static int prohibit(const char *who)
 {
 	char command[200];
@@ -104,7 +104,7 @@ static int fake_join_ports(int fd, int udp, struct sockaddr_in *worker)
 
 #define BEYOND	32
 
-/* One of the aggregator's, whatever the rules say of the port that was asked about first. */
+/* A rule for one of the aggregator's ports holds, whatever route the first port was given. */
 TEST_F(path, rules_for_a_port_are_obeyed)
 {
 	int next = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -122,7 +122,7 @@ TEST_F(path, rules_for_a_port_are_obeyed)
 	ASSERT_EQ(prohibit(what), 0);
 	ASSERT_EQ(fake_join_ports(self->fd, self->udp, &worker), 0);
 	ASSERT_EQ(send_part(self->fd, 1, &add8, THC_SLOTS_PER_PORT + BEYOND, 8), 0);
-	/* once all chunks of the first port have their answers, others are in flight */
+	/* the second port's chunks are sent when all chunks of the first have answers */
 	for (i = 0; i < THC_SLOTS_PER_PORT; i++) {
 		ASSERT_EQ(fake_take_chunk(self->udp, &request, i), 0);
 		fake_answer(&p, &request.h, 3, 1);
@@ -132,13 +132,13 @@ TEST_F(path, rules_for_a_port_are_obeyed)
 	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS / 2), 0);
 	EXPECT_EQ(failure_of(self->fd).error, EACCES);
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_UNREACHABLE);
-	/* each of them, however many were one for the network */
+	/* send_errors counts every packet, even if the network got several in one train */
 	s = stats_of(self->fd);
 	EXPECT_GE(s.send_errors + THC_SLOTS_PER_PORT + s.retransmits, s.packets_up);
 	close(next);
 }
 
-/* A socket bound to a port; job 9 is at two aggregators, of which we are one. */
+/* Binds the socket to a port. Job 9 has two aggregators; this test is one. */
 static int bind_and_describe_job(int fd)
 {
 	struct sockaddr_thc a = place("127.0.0.1", 20000, 0, 0);
@@ -152,7 +152,7 @@ static int bind_and_describe_job(int fd)
 	return error ? error : bind(fd, (void *)&a, sizeof(a)) ? -errno : 0;
 }
 
-/* One local port cannot be at two aggregators. */
+/* A socket bound to one local port cannot connect to two aggregators. */
 TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
 {
 	struct sockaddr_thc job = place(NULL, 0, 9, 0);
@@ -165,7 +165,7 @@ TEST_F(path, a_port_of_ones_own_is_for_one_aggregator)
 	EXPECT_EQ(begin_join(self->fd, &job), 0);
 }
 
-/* Nor does it lose the aggregator that it has. */
+/* When connect() is refused, the socket keeps the aggregator that it has. */
 TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
 {
 	struct sockaddr_thc job = place(NULL, 0, 9, 0);
@@ -183,7 +183,7 @@ TEST_F(path, a_port_of_ones_own_stays_at_its_aggregator)
 	EXPECT_EQ(p.h.op, THC_OP_ADD);
 }
 
-/* Whoever listens at the end of a link. */
+/* A packet socket that listens at one end of a link. */
 static int listen_at(const char *interface)
 {
 	struct timeval patience = { .tv_sec = PATIENCE_MS / 1000 };
@@ -195,7 +195,7 @@ static int listen_at(const char *interface)
 	return bind(fd, (void *)&at, sizeof(at)) ? -errno : fd;
 }
 
-/* Of a connection that there is already, too. */
+/* A connection follows a route that changes after it was made. */
 TEST_F(path, a_route_that_changes_is_followed)
 {
 	struct sockaddr_thc a = place("203.0.113.1", FAKE_PORT, 1, 1);
@@ -261,7 +261,7 @@ TEST_F(path, packets_of_other_devices_are_not_taken)
 	EXPECT_EQ(stats_of(self->fd).foreign, 1);
 }
 
-/* Tells @worker that its packet to @at:@port did not arrive. */
+/* Sends @worker an ICMP error: its packet to @at:@port did not arrive. */
 static int complain(int raw, const struct sockaddr_in *worker, const char *at, int port)
 {
 	struct complaint c = complaint_about(worker, at, port);
@@ -269,7 +269,7 @@ static int complain(int raw, const struct sockaddr_in *worker, const char *at, i
 	return send_one(raw, worker, &c, sizeof(c));
 }
 
-/* Who knows our port alone cannot say that the aggregator is not there. */
+/* ICMP errors about other addresses than the aggregator's end no connection. */
 TEST_F(path, complaints_about_others_are_not_believed)
 {
 	static const struct {
@@ -287,13 +287,13 @@ TEST_F(path, complaints_about_others_are_not_believed)
 
 	ASSERT_EQ(fake_join(self->fd, self->udp, &worker), 0);
 	ASSERT_EQ(send_part(self->fd, 1, &add8, 1, 8), 0);
-	/* one second of complaints, without an answer, is enough */
+	/* one second of valid errors without an answer would be enough */
 	for (until = now_ms() + 4000; now_ms() < until; sleep_ms(50))
 		for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 			ASSERT_EQ(complain(raw, &worker, others[i].at, others[i].port), 0);
 	EXPECT_EQ(poll_now(self->fd), POLLOUT);
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_NOT);
-	/* about the last of the aggregator's ports it is */
+	/* an error about the last of the aggregator's ports is valid */
 	ASSERT_EQ(complain(raw, &worker, "127.0.0.1", FAKE_PORT + THC_PORT_SPAN - 1), 0);
 	ASSERT_EQ(wait_for(self->fd, POLLERR, PATIENCE_MS / 2), 0);
 	EXPECT_EQ(failure_of(self->fd).reason, THC_FAILED_UNREACHABLE);
@@ -346,7 +346,7 @@ static int open_as(uid_t uid, gid_t gid)
 	return seteuid(0) || setegid(0) ? -errno : fd;
 }
 
-/* The whole call chain by one user, or by root with a socket that @uid opened. */
+/* @uid makes all calls, or root calls connect() on a socket that @uid opened. */
 static int join_as(int *fd, uid_t uid, bool whole)
 {
 	struct sockaddr_thc a = fake_place();
@@ -389,7 +389,7 @@ TEST_F(owner, rules_for_the_owner_are_obeyed)
 		ASSERT_EQ(join_as(&self->fd[0], USER, c[i].whole), 0);
 		EXPECT_FALSE(hears_join(self->udp, A_WHILE_MS))
 		TH_LOG("case %zu: the rule does not match", i);
-		/* of that owner alone */
+		/* refused for that owner alone */
 		ASSERT_EQ(join_as(&self->fd[1], OTHER, c[i].whole), 0);
 		EXPECT_TRUE(hears_join(self->udp, PATIENCE_MS)) TH_LOG("case %zu", i);
 		close_all(&self->fd[1], 1);
@@ -400,7 +400,7 @@ TEST_F(owner, rules_for_the_owner_are_obeyed)
 	}
 }
 
-/* Whose a UDP socket of IPv4 is, as /proc/net/udp has it; -1: there is none. */
+/* The owner of an IPv4 UDP socket in /proc/net/udp; -1: there is no such socket. */
 static long uid_at(const char *at, unsigned int port)
 {
 	unsigned int in, there;
@@ -429,8 +429,8 @@ static int set_sysctl(const char *name, const char *value)
 	return error;
 }
 
-/* A job that waits for others, with answers to a group, says so again and again, until a UDP
- * socket is there. Whose it is, or -1.
+/* Sends WELCOMEs of a job that waits for ranks and answers to a group, until the group's UDP
+ * socket exists. Returns its owner, or -1.
  */
 static long uid_of_group(int udp, const struct sockaddr_in *worker, fake_nonce nonce, int ms)
 {
@@ -467,7 +467,7 @@ TEST_F(owner, both_sockets_are_the_openers)
 	EXPECT_EQ(uid_at(GROUP, GROUP_PORT), -1);
 }
 
-/* What the aggregator names is bound with the opener's privileges, and not with the kernel's. */
+/* The group's port is bound with the opener's privileges, and not with the kernel's. */
 TEST_F(owner, port_of_the_group_may_need_a_privilege)
 {
 	struct sockaddr_in worker;
@@ -477,7 +477,7 @@ TEST_F(owner, port_of_the_group_may_need_a_privilege)
 	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
 	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
 	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, A_WHILE_MS), -1);
-	/* it is tried again */
+	/* the socket tries again to bind the port */
 	ASSERT_EQ(set_sysctl("ip_unprivileged_port_start", "1024"), 0);
 	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), USER);
 	close_all(self->fd, 1);
@@ -489,7 +489,7 @@ TEST_F(owner, port_of_the_group_may_need_a_privilege)
 	EXPECT_EQ(uid_of_group(self->udp, &worker, nonce, PATIENCE_MS), 0);
 }
 
-/* A port without the group's packets is given back, and bound again when there is room. */
+/* If the group cannot be joined, its port is closed; later both succeed. */
 TEST_F(owner, group_that_cannot_be_joined)
 {
 	struct sockaddr_in worker;
@@ -498,7 +498,7 @@ TEST_F(owner, group_that_cannot_be_joined)
 	ASSERT_EQ(set_sysctl("igmp_max_memberships", "0"), 0);
 	ASSERT_EQ(join_as(&self->fd[0], USER, false), 0);
 	ASSERT_EQ(fake_take_join(self->udp, &worker, &nonce), 0);
-	/* it may be seen for a moment */
+	/* the group's socket may exist for a moment */
 	uid_of_group(self->udp, &worker, nonce, A_WHILE_MS);
 	sleep_ms(100);
 	EXPECT_EQ(uid_at(GROUP, GROUP_PORT), -1);
@@ -550,7 +550,7 @@ TEST_F(owner, programs_of_the_cgroup_refuse)
 	}
 }
 
-/* As a load balancer in front of services has it. */
+/* A load balancer's program names another address than the caller. */
 TEST_F(owner, programs_of_the_cgroup_name_another_address)
 {
 	const struct bpf_insn program[] = {
@@ -572,14 +572,14 @@ TEST_F(owner, programs_of_the_cgroup_name_another_address)
 	self->fd[0] = thc_open(0);
 	EXPECT_EQ(begin_join(self->fd[0], &a), 0);
 	EXPECT_TRUE(hears_join(self->udp, PATIENCE_MS));
-	/* what the caller said */
+	/* getpeername() returns the address that the caller named */
 	ASSERT_EQ(getpeername(self->fd[0], (void *)&name, &len), 0);
 	EXPECT_EQ(name.sthc_port, htons(1));
 	EXPECT_EQ(bpf_prog_detach2(fd, self->cgroup, BPF_CGROUP_INET4_CONNECT), 0);
 	close(fd);
 }
 
-/* Its socket is of the caller's cgroup, although a work item binds it. */
+/* The group's socket belongs to the caller's cgroup, although a work item binds it. */
 TEST_F(owner, programs_of_the_cgroup_see_the_group)
 {
 	struct sockaddr_in worker;
@@ -598,7 +598,7 @@ TEST_F(owner, programs_of_the_cgroup_see_the_group)
 	close(program);
 }
 
-/* The files of the UDP sockets are closed late, the ports are not. */
+/* close() frees the ports at once, though the kernel closes UDP sockets' files late. */
 TEST_F(owner, ports_are_free_at_once)
 {
 	struct sockaddr_thc local = place("127.0.0.1", LOCAL_PORT, 0, 0);
@@ -608,7 +608,7 @@ TEST_F(owner, ports_are_free_at_once)
 
 	self->fd[0] = thc_open(0);
 	ASSERT_EQ(bind(self->fd[0], (void *)&local, sizeof(local)), 0);
-	/* each of them replaces the one before */
+	/* each connection replaces the one before */
 	for (i = 0; i < 20; i++) {
 		struct sockaddr_thc a = place("127.0.0.1", FAKE_PORT, 1, (uint8_t)i);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a socket makes of an aggregator that says, or does not say, what each
- * case wants: WELCOMEs, answers that come late, twice, broken or not at all.
+ * How a socket reacts to a fake aggregator: right and wrong WELCOMEs, and answers that come late,
+ * twice, damaged or not at all.
  */
 #include <limits.h>
 
@@ -54,7 +54,7 @@ static int begin_fake(int fd, int udp, struct sockaddr_in *worker, fake_nonce *n
 }
 
 #define AT(f)	offsetof(struct whole_welcome, f), sizeof(((struct whole_welcome *)0)->f)
-/* Type and flags of a record: no type that is known, and nobody has to know it. */
+/* Type and flags of a record: an unknown type that a worker need not know. */
 #define AT_HEAD(f)	offsetof(struct whole_welcome, f.head), 2
 #define UNKNOWN		0x6300
 
@@ -64,7 +64,7 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		size_t offset, bytes;
 		uint64_t value;
 	} bad[] = {
-		{ AT(w.ranks), 0 },		{ AT(w.ranks), 1 },	/* rank 1 is none */
+		{ AT(w.ranks), 0 },		{ AT(w.ranks), 1 },	/* no rank 1 */
 		{ AT(w.ranks), 65 },		{ AT(w.ranks), 65535 },
 		{ AT(w.data_slots), 0 },	{ AT(w.control_slots), 0 },
 		{ AT(w.data_slots), 4093 },	{ AT(w.control_slots), 65535 },
@@ -77,12 +77,12 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 		{ AT(group.at.reserved), 1 },	{ AT(group.at.family), 5 },
 		{ AT(group.at.addr[15]), 1 },	/* behind an IPv4 address */
 		{ AT(row.width), 0 },		{ AT(row.width), 9 },
-		{ AT(row.width), 5 },		/* it has not so many levels */
+		{ AT(row.width), 5 },		/* the row has fewer levels than that */
 		{ AT(row.sum_width), 0 },	{ AT(row.sum_width), 12 },
 		{ AT(row.sum_width), 64 },	{ AT(row.granularity), 31 },
 		{ AT(level[9]), 31 },		{ AT(scheme.scheme), THC_SCHEMES_COUNT },
 		{ AT(scheme.scheme), 255 },	{ AT(scheme.reserved), 1 },
-		/* records: what has to be there, flags, lengths */
+		/* records: missing types, flags, lengths */
 		{ AT_HEAD(seal), UNKNOWN },
 		{ AT_HEAD(row), UNKNOWN | THC_RECORD_F_CONSTANT },
 		{ AT_HEAD(scheme), UNKNOWN | THC_RECORD_F_CONSTANT },
@@ -109,8 +109,8 @@ TEST_F_TIMEOUT(aggregator, every_constant_of_a_welcome, 60)
 	}
 }
 
-/* No address of one host is listened on because the network says so, nor a port
- * that needs a privilege. A group of the other IP version is sound, and not joined.
+/* A group is wrong if it is a host's address or its port is privileged: the socket does not listen
+ * there. A group of the other IP version is valid, but not joined.
  */
 TEST_F_TIMEOUT(aggregator, group_that_is_none, 60)
 {
@@ -155,7 +155,7 @@ static int occupy(uint16_t port)
 	return bind(fd, (void *)&at, sizeof(at)) ? -errno : fd;
 }
 
-/* One that is not all: the other rank is missing. @worker: NULL: to the group */
+/* A WELCOME while the other rank is missing. @worker: NULL for the group. */
 static void welcome_to(struct welcome_packet *p, const struct sockaddr_in *worker, fake_nonce nonce,
 		       const char *at, uint16_t port)
 {
@@ -180,8 +180,8 @@ static void group_welcome(struct welcome_packet *p, const struct sockaddr_in *wo
 	welcome_to(p, worker, nonce, "239.1.2.3", port);
 }
 
-/* A group that cannot be joined is tried again once a second, however often WELCOME names
- * it; another one at once; and without any the job is joined by fanout.
+/* A socket tries to join a group once a second at most, however often WELCOME names it, but
+ * another group at once. Without a group the job answers by fanout.
  */
 TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 {
@@ -206,7 +206,7 @@ TEST_F_TIMEOUT(aggregator, group_that_cannot_be_joined, 60)
 	EXPECT_TRUE(is_bound(20001)) TH_LOG("not tried again");
 	EXPECT_GE(now_ms() - start, 1000);
 
-	/* a join that is under way would go on */
+	/* ends the join, which would go on */
 	close(self->fd);
 	self->fd = thc_open(0);
 	EXPECT_FALSE(is_bound(20001)) TH_LOG("the group of a socket that is closed");
@@ -247,7 +247,7 @@ static int next_flags(int udp, uint32_t *flags)
 	return error;
 }
 
-/* @p tells of the group @at:@port, which is joined then. */
+/* Delivers a WELCOME with the group @at:@port, and waits until the socket has joined it. */
 static int join_group(int fd, int udp, const struct sockaddr_in *worker,
 		      const struct welcome_packet *p, const char *at, uint16_t port)
 {
@@ -256,7 +256,7 @@ static int join_group(int fd, int udp, const struct sockaddr_in *worker,
 	return error ? error : wait_for_group(at, port);
 }
 
-/* That a group is heard says nothing of the next one. */
+/* A JOIN that says that a group is heard does not hold for the next group. */
 TEST_F(aggregator, another_group_is_not_heard_yet)
 {
 	struct sockaddr_in group = { .sin_family = AF_INET, .sin_port = htons(20001),
@@ -285,7 +285,9 @@ TEST_F(aggregator, another_group_is_not_heard_yet)
 	EXPECT_EQ(flags, 0);
 }
 
-/* One that is named later is joined, the one before is left, and what comes there is heard. */
+/* If WELCOME names another group, the socket joins it, leaves the first, and receives WELCOMEs
+ * there.
+ */
 TEST_F_TIMEOUT(aggregator, another_group_is_joined, 60)
 {
 	static const char *const at[] = { "239.1.2.3", "239.4.5.6", "239.1.2.3" };
@@ -315,7 +317,7 @@ TEST_F_TIMEOUT(aggregator, another_group_is_joined, 60)
 	}
 }
 
-/* A group that is none, over IPv6. */
+/* An IPv6 address that is not a group's. */
 TEST_F_TIMEOUT(aggregator, group_that_is_none_ipv6, 60)
 {
 	static const struct {
@@ -400,8 +402,8 @@ TEST_F(aggregator, welcomes_of_others)
 	EXPECT_EQ(end_join(self->fd), 0);
 }
 
-/* How many ms it takes until a JOIN with this challenge comes; -1 if none does. JOINs of the timer,
- * which have the challenge before, may come first.
+/* Waits for a JOIN with this challenge. Returns ms, or -1 if none comes. JOINs of the timer may
+ * come first, with the challenge before.
  */
 static int asks_after(int udp, const struct challenge_packet *c)
 {
@@ -415,9 +417,8 @@ static int asks_after(int udp, const struct challenge_packet *c)
 	return -1;
 }
 
-/* A CHALLENGE is answered at once, long before the next JOIN of the timer is due, which by then
- * sends one in 320 ms; others are counted. The fastest answer is looked at, not each: a machine may
- * be busy.
+/* A CHALLENGE is answered at once, long before the timer's next JOIN, which comes every 320 ms by
+ * then; other CHALLENGEs are counted. The fastest answer counts: the machine may be busy.
  */
 TEST_F(aggregator, challenge_is_answered)
 {
@@ -450,7 +451,7 @@ TEST_F(aggregator, challenge_is_answered)
 		ms = asks_after(self->udp, &c);
 		EXPECT_GE(ms, 0);
 		fastest = ms < fastest ? ms : fastest;
-		/* unexpected: that is what it has said */
+		/* unexpected: a JOIN has answered this challenge */
 		ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
 	}
 	EXPECT_LT(fastest, 160);
@@ -462,14 +463,16 @@ TEST_F(aggregator, challenge_is_answered)
 	fake_seal_welcome(&p, &self->worker);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &p, sizeof(p)), 0);
 	EXPECT_EQ(end_join(self->fd), 0);
-	/* it is in: there is nothing to be answered */
+	/* after the join, no JOIN answers a CHALLENGE */
 	fake_challenge(&c, nonce, 9, &self->worker);
 	ASSERT_EQ(deliver(self->fd, self->udp, &self->worker, &c, sizeof(c)), 0);
 	ASSERT_EQ(nl_reasons(&self->nl, &after), 0);
 	EXPECT_EQ(reason_count(&after, "unexpected") - reason_count(&before, "unexpected"), 5);
 }
 
-/* The last epoch of the same job, so that the next one is newer whatever clock it is by. */
+/* JOIN names the job's last epoch, so that the next epoch is newer, whatever clock the aggregator
+ * has.
+ */
 TEST_F(aggregator, join_tells_the_last_epoch)
 {
 	struct sockaddr_thc a = fake_place();
@@ -484,7 +487,7 @@ TEST_F(aggregator, join_tells_the_last_epoch)
 	ASSERT_EQ(fake_join(self->fd, self->udp, &self->worker), 0);
 	fake_forget(self->udp);
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
-	/* LEAVE comes first, and a JOIN of before may still be on its way */
+	/* LEAVE comes first, and JOINs of before may still be queued */
 	for (i = 0; i < 20; i++) {
 		if (!fake_take_join_packet(self->udp, &self->worker, &p)) {
 			if (be32toh(p.h.epoch) == FAKE_EPOCH)
@@ -495,7 +498,7 @@ TEST_F(aggregator, join_tells_the_last_epoch)
 	}
 	EXPECT_EQ(p.h.op, THC_OP_JOIN);
 	EXPECT_EQ(be32toh(p.h.epoch), FAKE_EPOCH);
-	/* it was in none of another job */
+	/* the socket was in no epoch of another job */
 	a.sthc_job = 2;
 	ASSERT_EQ(begin_join(self->fd, &a), 0);
 	do {
@@ -504,8 +507,8 @@ TEST_F(aggregator, join_tells_the_last_epoch)
 	EXPECT_EQ(p.h.epoch, 0);
 }
 
-/* The host has refused JOIN for longer than a socket in use would bear it, and the
- * first message follows the one WELCOME at once: no other packet comes between.
+/* ICMP errors have answered JOINs for longer than a joined socket would bear. The first message is
+ * sent at once after WELCOME, before any other packet comes.
  */
 TEST_F(aggregator, comes_after_the_network_has_said_no)
 {
@@ -532,7 +535,7 @@ TEST_F(aggregator, comes_after_the_network_has_said_no)
 
 /* --- answers -------------------------------------------------------------- */
 
-/* The socket is of our job and has sent @chunks, which all have come here. */
+/* Joins the socket and sends @chunks; returns when all their packets have come. */
 static int give(int fd, int udp, struct sockaddr_in *worker, struct chunk_packet *requests,
 		int chunks)
 {
@@ -562,7 +565,7 @@ static bool all_bytes(const uint8_t *p, size_t bytes, uint8_t value)
 	return true;
 }
 
-/* Nobody answers: the same packet comes again and again. */
+/* The aggregator stays silent: the socket sends its packet again and again. */
 TEST_F(aggregator, silent_one_is_asked_again)
 {
 	struct chunk_packet first, again;
@@ -582,7 +585,7 @@ TEST_F(aggregator, silent_one_is_asked_again)
 	EXPECT_EQ(receive(self->fd, 0), ANSWER);
 }
 
-/* What the sum of ranks 0 and 1 for @request, all bytes @fill, adds to a message's digest. */
+/* The part of @request in a message's digest, if the sum of ranks 0 and 1 has all bytes @fill. */
 static uint32_t digest_of(const struct chunk_packet *request, uint8_t fill)
 {
 	const struct thc_seal_key *down = &fake_seals()->down;
@@ -596,7 +599,7 @@ static uint32_t digest_of(const struct chunk_packet *request, uint8_t fill)
 	return tag_of_result(&key, &h, tag_nh(down->nh, lanes, sizeof(lanes)));
 }
 
-/* Answers that come three times are one answer; the last one wanted ends it. */
+/* An answer that comes three times counts once; the last missing answer ends the message. */
 TEST_F(aggregator, answers_that_come_again_count_once)
 {
 	struct chunk_packet request[3];
@@ -628,9 +631,7 @@ TEST_F(aggregator, answers_that_come_again_count_once)
 	EXPECT_EQ(stats_of(self->fd).memory, 0);
 }
 
-/* Broken on the way, of another epoch, of an address that is not ours: none of
- * it is the answer.
- */
+/* Damaged answers, answers of another epoch, and answers for another address are refused. */
 TEST_F(aggregator, answers_that_are_none)
 {
 	struct sockaddr_in elsewhere;
@@ -660,20 +661,20 @@ TEST_F(aggregator, answers_that_are_none)
 	stats = stats_of(self->fd);
 	ASSERT_EQ(answer(self->fd, other, &self->worker, &request.h, 3, 3), 0);
 	EXPECT_EQ(stats_of(self->fd).foreign, 1);
-	/* what it has from the aggregator is no more for that */
+	/* refused packets are not counted as packets from the aggregator */
 	EXPECT_EQ(stats_of(self->fd).packets_down, stats.packets_down);
 	EXPECT_EQ(stats_of(self->fd).bytes_down, stats.bytes_down);
 	EXPECT_EQ(stats_of(self->fd).chunks, 0);
 	EXPECT_EQ(poll_now(self->fd), POLLOUT);
-	/* they have overwritten nothing that stays */
+	/* refused packets have not overwritten a lane of the result */
 	ASSERT_EQ(answer(self->fd, self->udp, &self->worker, &request.h, 3, 4), 0);
 	ASSERT_EQ(receive_message(self->fd, room, sizeof(room), &r, 0, NULL), ANSWER);
 	EXPECT_TRUE(all_bytes(room, LANES, 4));
 	close(other);
 }
 
-/* Whoever is not the aggregator, or not on one of its ports, is counted, once for each packet, and
- * changes nothing else.
+/* Each packet from another address, or another port than the aggregator's, is counted once and has
+ * no other effect.
  */
 TEST_F(aggregator, strangers_are_counted)
 {
@@ -718,8 +719,8 @@ TEST_F(aggregator, strangers_are_counted)
 	EXPECT_EQ(stats_of(self->fd).chunks, 1);
 }
 
-/* An aggregator says so of each request with a key that it does not know, a forged one, too. What
- * it says of our own epoch is the answer to such a request.
+/* The aggregator sends STALE for each request with an unknown key, a forged one, too. A STALE with
+ * the socket's own epoch answers such a request, and ends nothing.
  */
 TEST_F(aggregator, only_another_epoch_ends_this_one)
 {
@@ -753,7 +754,8 @@ TEST_F(aggregator, only_another_epoch_ends_this_one)
 	}
 }
 
-/* Each chunk says who is in it; the message, who is in all of them. */
+/* Each chunk's count tells whether this rank is in the sum; the message's flags cover all chunks.
+ */
 TEST_F(aggregator, sums_without_this_rank_say_so)
 {
 	static const uint64_t ranks[] = { 3, 1, 2, 3 };
@@ -779,7 +781,9 @@ TEST_F(aggregator, sums_without_this_rank_say_so)
 	EXPECT_EQ(stats_of(self->fd).partial, 2);
 }
 
-/* Of a sum that is gone the ranks are known: it is no part of the digest, and is counted. */
+/* For a sum that the aggregator no longer has, the ranks are known. The sum is not part of the
+ * digest, and is counted.
+ */
 TEST_F(aggregator, sums_that_are_gone_are_counted)
 {
 	struct chunk_packet request[3];
@@ -822,8 +826,8 @@ static uint64_t datagrams(void)
 	return n;
 }
 
-/* They come up as one, and each of them counts: sums, one that is spoilt, and at last a
- * header that says WAIT.
+/* Answers that GRO has joined to one super-packet count one by one: sums, a damaged one, and a
+ * header with WAIT at the end.
  */
 TEST_F(aggregator, answers_that_were_joined)
 {
@@ -878,8 +882,8 @@ static uint64_t sent_once(int fd)
 	return s.packets_up - s.retransmits;
 }
 
-/* No more than the first window goes out unanswered; half of it once silence has
- * been taken for loss, so that an answer lets nothing go.
+/* The first window limits unanswered chunks. When silence counts as loss, the window is halved, so
+ * one answer lets no new chunk go.
  */
 TEST_F(aggregator, congestion_window_limits_what_is_in_flight)
 {

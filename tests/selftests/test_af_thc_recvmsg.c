@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * recvmsg(): flags, room that is too small, what is left after a failure (kmod/recvmsg.c).
+ * recvmsg(): flags, buffers that are too small, and messages left after a failure
+ * (kmod/recvmsg.c).
  */
 #include "afthc.h"
 #include "fake.h"
@@ -51,7 +52,7 @@ TEST_F(job, recvmsg_peeks_and_truncates)
 	EXPECT_EQ(memcmp(room, again, sizeof(room)), 0);
 	EXPECT_EQ(receive_message(self->fd[0], again, sizeof(again), &r, MSG_DONTWAIT, &flags),
 		  -EAGAIN);
-	/* taken whole: what did not fit is lost */
+	/* recvmsg() takes the whole message: lanes that did not fit are lost */
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 3, 8), 0);
 	EXPECT_EQ(receive_message(self->fd[0], again, 7, &r, MSG_TRUNC, &flags), 3 * ANSWER);
 	EXPECT_EQ(flags & MSG_TRUNC, MSG_TRUNC);
@@ -63,7 +64,7 @@ TEST_F(job, recvmsg_peeks_and_truncates)
 TEST_F(job, complete_messages_can_be_received_after_a_failure)
 {
 	ASSERT_EQ(begin(&self->daemon, self->fd, JOB "2", 2), 0);
-	/* the first message must come in time, on a slow kernel, too */
+	/* slow kernels, too, must complete the first message in time */
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_TIMEOUT, 1500), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), 0);
 	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
@@ -128,7 +129,7 @@ TEST_F(calls, ancillary_data_that_cannot_be_written)
 	EXPECT_EQ(receive_message(fd, room, sizeof(room), &r, MSG_DONTWAIT, &flags), ANSWER);
 	EXPECT_EQ(r.tag, add8.tag);
 	EXPECT_EQ(flags & MSG_CTRUNC, 0);
-	/* room that is too small, or none, is no error */
+	/* a buffer that is too small, or NULL, is no error */
 	ASSERT_EQ(send_part(fd, 0, &add8, 1, 8), 0);
 	EXPECT_EQ(receive_into(fd, control, CMSG_LEN(4), &flags), ANSWER);
 	EXPECT_EQ(flags & MSG_CTRUNC, MSG_CTRUNC);
@@ -148,7 +149,7 @@ static int wait_in_recvmsg(struct waiting *w)
 	return (int)receive_message(w->fd, room, sizeof(room), &r, 0, NULL);
 }
 
-/* By one that fails: nothing will come any more. */
+/* A waiting recvmsg() returns when its connection fails. */
 TEST_F(path, recvmsg_ends_with_its_connection)
 {
 	struct sockaddr_thc nowhere = place("203.0.113.1", 1, 1, 1);
@@ -164,7 +165,7 @@ TEST_F(path, recvmsg_ends_with_its_connection)
 	EXPECT_EQ(connect(self->fd, (void *)&nowhere, sizeof(nowhere)), -1);
 	EXPECT_EQ(errno, ENETUNREACH);
 	EXPECT_EQ(end_waiting(&w), -ECANCELED);
-	/* at once, not when its time is over */
+	/* recvmsg() returns at once, not after its timeout */
 	EXPECT_LT(now_ms() - start, PATIENCE_MS / 2);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Seals: by what a socket's packets show that they are of its job, and what it believes of those
- * that come from its aggregator's address. First a whole conversation by known answers, then what
- * is forged, recorded, or meant for somebody else.
+ * Seals: how a socket's packets show that they belong to its job, and which packets from its
+ * aggregator's address it accepts. First an exchange with known answers, then packets that are
+ * forged, recorded, or meant for another worker.
  */
 #include "fake.h"
 #include "harness.h"
@@ -10,10 +10,10 @@
 #include "tags.h"
 
 /**
- * struct talk - between a socket and the test, which is its aggregator
+ * struct talk - a socket, and the test as its aggregator
  * @fd: rank 1, at @worker
  * @udp: the aggregator
- * @nonce: of the join that began last
+ * @nonce: nonce of the last join
  */
 struct talk {
 	struct nl		nl;
@@ -52,7 +52,7 @@ FIXTURE_TEARDOWN(aggregator)
 	nl_close(&self->talk.nl);
 }
 
-/* A JOIN of the socket, whose packets until now are forgotten, begins. */
+/* Drops the packets until now, and begins a JOIN of the socket. */
 static int begin_again(struct talk *t)
 {
 	struct sockaddr_thc a = fake_place();
@@ -63,7 +63,7 @@ static int begin_again(struct talk *t)
 	return error ? error : fake_take_join(t->udp, &t->worker, &t->nonce);
 }
 
-/* A JOIN of a fresh socket begins, which has a key or none. */
+/* Begins a JOIN of a fresh socket with or without a key. */
 static int begin_fake(struct __test_metadata *_metadata, struct talk *t, bool keyed)
 {
 	close(t->fd);
@@ -72,7 +72,7 @@ static int begin_fake(struct __test_metadata *_metadata, struct talk *t, bool ke
 	return begin_again(t);
 }
 
-/* The worker hears it at @to, and counts one packet for @reason, or none that is refused. */
+/* Delivers a packet to @to: it counts under @reason, or is not refused if @reason is NULL. */
 static void tell_at(struct __test_metadata *_metadata, struct talk *t, const struct sockaddr_in *to,
 		    const void *packet, size_t bytes, const char *reason)
 {
@@ -116,7 +116,7 @@ static void begin_chunks(struct __test_metadata *_metadata, struct talk *t,
 		ASSERT_EQ(fake_take_chunk(t->udp, &request[i], i), 0);
 }
 
-/* The request becomes its answer, which is not sealed. */
+/* Turns the request into its answer, not yet sealed. */
 static void make_answer(struct chunk_packet *p)
 {
 	p->h.flags = THC_F_ANSWER;
@@ -125,7 +125,7 @@ static void make_answer(struct chunk_packet *p)
 	p->h.bitmap = htobe64(3);
 }
 
-/* Of the epoch of @request: now it is @epoch. Not sealed. */
+/* A STALE that ends the epoch of @request: the aggregator's epoch is @epoch. Not sealed. */
 static struct thc_hdr end_of_epoch(const struct thc_hdr *request, uint32_t epoch)
 {
 	struct thc_hdr h = *request;
@@ -140,7 +140,7 @@ static struct thc_hdr end_of_epoch(const struct thc_hdr *request, uint32_t epoch
 
 /* --- known answers -------------------------------------------------------- */
 
-/* What comes from job_key, job 1 and the salt of fake_seals(), by hashlib's BLAKE2s; NH of the
+/* Derived by hashlib's BLAKE2s from job_key, job 1 and the salt of fake_seals(); and NH of the
  * bytes 7 i + 1 under the 1024 bytes of the keys of data and answers.
  */
 static const struct tag_key known_join = { { 0xa45099510c9fdd52, 0xa2cfb868c260f9e1 }, 0x97fab960 };
@@ -239,7 +239,7 @@ TEST_F(aggregator, known_answers)
 		   tag_of_membership(&known_join, &p.h, &end, p.lanes, sizeof(struct thc_leave)));
 }
 
-/* Of a job without a key: the packet sum, and the epoch's salt in the place of its key's name. */
+/* A job without a key: packets carry the sum, and the epoch's salt instead of the key's name. */
 TEST_F(aggregator, known_answers_without_a_key)
 {
 	struct talk *t = &self->talk;
@@ -284,7 +284,7 @@ TEST_F(aggregator, known_answers_without_a_key)
 	EXPECT_EQ(stats_of(t->fd).chunks, 1);
 }
 
-/* The seal none: no tag at all. What joins and ends has the packet sum all the same. */
+/* Seal none: data packets have no tag; packets that join or end an epoch carry the sum. */
 TEST_F(aggregator, no_seal)
 {
 	struct talk *t = &self->talk;
@@ -316,7 +316,7 @@ TEST_F(aggregator, no_seal)
 	ASSERT_EQ(fake_take_chunk(t->udp, &p, 0), 0);
 	end.chunk = p.h.chunk;
 	end.slot = p.h.slot;
-	/* of its request, whose tag is none, in the place of a payload */
+	/* the tag of the request, 0, stands in the place of a payload */
 	p.h = end;
 	memset(p.lanes, 0, 8);
 	end.tag = htobe64(tag_sum((uint8_t *)&p, sizeof(p.h) + 8));
@@ -326,7 +326,7 @@ TEST_F(aggregator, no_seal)
 
 /* --- joining -------------------------------------------------------------- */
 
-/* For another worker, another joining or another job, however well sealed. */
+/* WELCOMEs for another worker, another join or another job are refused, however well sealed. */
 TEST_F(aggregator, welcomes_for_somebody_else)
 {
 	struct talk *t = &self->talk;
@@ -356,7 +356,7 @@ TEST_F(aggregator, welcomes_for_somebody_else)
 	EXPECT_EQ(end_join(t->fd), 0);
 }
 
-/* By who has no key, or none for this. */
+/* WELCOMEs sealed without the key, or by a key for other packets, are refused. */
 TEST_F(aggregator, welcomes_that_are_forged)
 {
 	struct talk *t = &self->talk;
@@ -369,7 +369,7 @@ TEST_F(aggregator, welcomes_that_are_forged)
 	p = good;
 	seal_nobodys(&p.h, sizeof(p));
 	tell(_metadata, t, &p, sizeof(p), "key");
-	/* a worker's own seal */
+	/* the seal of a worker's JOIN */
 	seal_join(fake_seals(), &p.h, sizeof(p), &t->worker);
 	tell(_metadata, t, &p, sizeof(p), "tag");
 	for (at = 0; at < 64; at += 7) {
@@ -387,7 +387,7 @@ TEST_F(aggregator, welcomes_that_are_forged)
 	EXPECT_EQ(end_join(t->fd), 0);
 }
 
-/* A job with a key whose packets show none, or the other way round. */
+/* The job's seal must fit the worker: nh if the worker has a key, else sum or none. */
 TEST_F_TIMEOUT(aggregator, seals_that_do_not_fit_the_key, 60)
 {
 	struct talk *t = &self->talk;
@@ -426,7 +426,7 @@ static uint32_t next_flags(struct __test_metadata *_metadata, int udp)
 	return be32toh(p.j.flags);
 }
 
-/* To the group: it is heard if the WELCOME is of this epoch, and of this group. */
+/* A WELCOME to the group counts if it is of this epoch and was sealed for this group. */
 TEST_F(aggregator, welcomes_to_the_group)
 {
 	struct talk *t = &self->talk;
@@ -446,7 +446,7 @@ TEST_F(aggregator, welcomes_to_the_group)
 	tell(_metadata, t, &p, sizeof(p), NULL);
 	ASSERT_EQ(wait_for_group("239.1.2.3", 20001), 0);
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
-	/* heard there by somebody else, who sends it on */
+	/* a WELCOME to the group that another host sends on to the worker */
 	fake_seal_to_group(&p, &group);
 	tell(_metadata, t, &p, TO_GROUP_PACKET, "address");
 	EXPECT_EQ(next_flags(_metadata, t->udp), 0);
@@ -462,7 +462,7 @@ TEST_F(aggregator, welcomes_to_the_group)
 	tell_at(_metadata, t, &group, &p, TO_GROUP_PACKET, "tag");
 	fake_seal_to_group(&p, &t->worker);
 	tell_at(_metadata, t, &group, &p, TO_GROUP_PACKET, "tag");
-	/* more than the epoch's salt, or less */
+	/* all records, or less than SEAL: to the group, WELCOME has the epoch's salt alone */
 	seal_welcome(fake_seals(), &p.h, sizeof(p), &group);
 	tell_at(_metadata, t, &group, &p, sizeof(p), "unexpected");
 	seal_welcome(fake_seals(), &p.h, REFUSAL_PACKET, &group);
@@ -475,7 +475,7 @@ TEST_F(aggregator, welcomes_to_the_group)
 
 /* --- refusals ------------------------------------------------------------- */
 
-/* As long as a refusal is doubted, ms; how often it is sent meanwhile. */
+/* How long a socket doubts an unsealed refusal, ms; how often the test repeats it. */
 #define DOUBT_MS	2000
 #define DOUBT_STEP_MS	100
 
@@ -491,7 +491,7 @@ static void refusal(struct welcome_packet *p, fake_nonce nonce, uint8_t why)
 	p->all.w.flags = htobe16(THC_WELCOME_F_REFUSED);
 }
 
-/* One that is not sealed might be anybody's. */
+/* An unsealed refusal might be forged, so the socket doubts it. */
 TEST_F_TIMEOUT(aggregator, unsealed_refusals_are_doubted, 30)
 {
 	struct talk *t = &self->talk;
@@ -516,7 +516,7 @@ TEST_F_TIMEOUT(aggregator, unsealed_refusals_are_doubted, 30)
 	EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_JOB);
 }
 
-/* It may be why nothing else has come. */
+/* When the join times out, a doubted refusal is reported as its likely cause. */
 TEST_F(aggregator, unsealed_refusals_are_told_of)
 {
 	struct talk *t = &self->talk;
@@ -532,8 +532,8 @@ TEST_F(aggregator, unsealed_refusals_are_told_of)
 	EXPECT_EQ(failure_of(t->fd).refusal, THC_REFUSED_TAKEN);
 }
 
-/* Nor is one believed once the aggregator has shown that it has the key, or one without the nonce,
- * with a wrong sum, or that is none.
+/* Unsealed refusals are refused for good if the aggregator has shown that it has the key, without
+ * the right nonce, with a wrong sum, or without the flag.
  */
 TEST_F_TIMEOUT(aggregator, unsealed_refusals_that_are_never_believed, 30)
 {
@@ -571,7 +571,9 @@ TEST_F_TIMEOUT(aggregator, unsealed_refusals_that_are_never_believed, 30)
 	EXPECT_EQ(end_join(t->fd), 0);
 }
 
-/* By the job's own key, or to a worker that has none to tell it by. */
+/* A refusal is believed at once if the job's key seals it, or if the worker has no key to check
+ * it.
+ */
 TEST_F(aggregator, refusals_that_are_believed_at_once)
 {
 	struct talk *t = &self->talk;
@@ -593,7 +595,7 @@ TEST_F(aggregator, refusals_that_are_believed_at_once)
 
 /* --- answers -------------------------------------------------------------- */
 
-/* Sealed by another key, or by this one for something else. */
+/* Answers sealed by another key, or by this one for other packets, are refused. */
 TEST_F(aggregator, answers_that_are_forged)
 {
 	struct talk *t = &self->talk;
@@ -614,11 +616,11 @@ TEST_F(aggregator, answers_that_are_forged)
 		((uint8_t *)&p)[at] ^= 0x80;
 		tell(_metadata, t, &p, sizeof(p), "tag");
 	}
-	/* what it has sent itself is no answer */
+	/* the socket's own request, sent back */
 	p = good;
 	seal_request(s, &p.h, sizeof(p));
 	tell(_metadata, t, &p, sizeof(p), "tag");
-	/* nobody can say that others wait, or went on */
+	/* a forged WAIT or STALE */
 	p.h = good.h;
 	p.h.op = THC_OP_WAIT;
 	p.h.flags = 0;
@@ -649,8 +651,8 @@ TEST_F(aggregator, answers_that_are_forged)
 	EXPECT_EQ(stats_of(t->fd).chunks, 1);
 }
 
-/* What was recorded in one epoch is nothing in the next, of whatever number, though slot, chunk and
- * generation are those of a request in flight.
+/* Answers recorded in one epoch are refused in the next, of whatever number, even with the slot,
+ * chunk and generation of a request in flight.
  */
 TEST_F(aggregator, answers_of_an_epoch_before)
 {
@@ -679,7 +681,7 @@ TEST_F(aggregator, answers_of_an_epoch_before)
 		EXPECT_EQ(memcmp(&p, &request, sizeof(p)), 0);
 		EXPECT_NE(request.h.key_id, fake_seals()->up.id);
 		tell(_metadata, t, &recorded, sizeof(recorded), "key");
-		/* nor under the new key's name */
+		/* recorded answers are refused under the new key's name, too */
 		p = recorded;
 		p.h.key_id = next.down.id;
 		p.h.epoch = request.h.epoch;
@@ -692,7 +694,7 @@ TEST_F(aggregator, answers_of_an_epoch_before)
 	}
 }
 
-/* One socket that joins again: its keys are the new epoch's. */
+/* A socket that joins again uses the new epoch's keys. */
 TEST_F(aggregator, joining_again_makes_new_keys)
 {
 	struct talk *t = &self->talk;
@@ -721,7 +723,8 @@ TEST_F(aggregator, joining_again_makes_new_keys)
 
 /* --- the end of an epoch -------------------------------------------------- */
 
-/* Who sees no request of this worker's cannot end its epoch, nor who only sees them. */
+/* A STALE ends an epoch only if it has the key and the tag of a request in flight of this worker.
+ */
 TEST_F(aggregator, ends_that_are_none)
 {
 	struct talk *t = &self->talk;
@@ -735,34 +738,34 @@ TEST_F(aggregator, ends_that_are_none)
 	fake_answer(&p, &request[2].h, 3, 7);
 	tell(_metadata, t, &p, sizeof(p), NULL);
 
-	/* the tag of another request */
+	/* the tag of another request, or none */
 	h = end_of_epoch(first, FAKE_EPOCH + 2);
 	seal_end(s, &h, &t->worker, second->tag);
 	tell(_metadata, t, &h, sizeof(h), "tag");
 	seal_end(s, &h, &t->worker, 0);
 	tell(_metadata, t, &h, sizeof(h), "tag");
-	/* of another worker's request */
+	/* a tag for another worker's address */
 	other = t->worker;
 	other.sin_port = (in_port_t)(other.sin_port + 1);
 	seal_end(s, &h, &other, first->tag);
 	tell(_metadata, t, &h, sizeof(h), "tag");
-	/* more behind it */
+	/* with bytes behind the header */
 	p.h = h;
 	memset(p.lanes, 0, 8);
 	seal_end(s, &p.h, &t->worker, first->tag);
 	tell(_metadata, t, &p, sizeof(p.h) + 8, "tag");
-	/* by the key of answers, of joining, by none */
+	/* sealed by the key of answers, by that of JOIN, by none */
 	seal_answer(s, &h, sizeof(h));
 	tell(_metadata, t, &h, sizeof(h), "key");
 	seal_join(s, &h, sizeof(h), &t->worker);
 	tell(_metadata, t, &h, sizeof(h), "tag");
 	seal_nobodys(&h, sizeof(h));
 	tell(_metadata, t, &h, sizeof(h), "key");
-	/* the epoch that it has */
+	/* the STALE names the epoch that the socket has */
 	h = end_of_epoch(first, FAKE_EPOCH);
 	seal_end(s, &h, &t->worker, first->tag);
 	tell(_metadata, t, &h, sizeof(h), "unexpected");
-	/* a request that has its answer, one that was never sent */
+	/* about a request that is answered, and one that was never sent */
 	h = end_of_epoch(&request[2].h, FAKE_EPOCH + 2);
 	seal_end(s, &h, &t->worker, request[2].h.tag);
 	tell(_metadata, t, &h, sizeof(h), "unexpected");
@@ -803,7 +806,7 @@ TEST_F(job, jobs_without_a_key)
 	}
 }
 
-/* Neither a worker with a key where there is none, nor the other way round. */
+/* A worker with a key cannot join a job without one, nor a worker without a key a job with one. */
 TEST_F_TIMEOUT(job, keys_that_do_not_fit_the_job, 30)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);

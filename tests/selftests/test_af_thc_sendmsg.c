@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * sendmsg(): what is refused, what a socket's memory holds, whose turn it is, many
- * threads and long calls (kmod/sendmsg.c).
+ * sendmsg(): refused messages, the memory that a socket charges, the turn to send, many threads
+ * and long calls (kmod/sendmsg.c).
  */
 #include "afthc.h"
 #include "harness.h"
@@ -32,7 +32,7 @@ TEST_F(bare, sendmsg_descriptions)
 	EXPECT_EQ(send_with(self->fd, lanes, 1024, &good, sizeof(good), THC_RECEIVED, 0), -EINVAL);
 	EXPECT_EQ(ERRNO_OF(sendto(self->fd, lanes, 1024, 0, (void *)&a, sizeof(a))), EISCONN);
 	EXPECT_EQ(ERRNO_OF(write(self->fd, lanes, 1024)), EINVAL);
-	/* twice, and of a level that is not ours */
+	/* the same control message twice, and one of another level */
 	for (i = 0; i < 2; i++, c = (void *)(control + CMSG_SPACE(sizeof(good)))) {
 		c->cmsg_level = SOL_THC;
 		c->cmsg_type = THC_SEND;
@@ -121,7 +121,7 @@ TEST_F(job, memory_is_bounded)
 	EXPECT_EQ(stats.memory, stats.memory_peak);
 	set_timeo(self->fd[0], SO_SNDTIMEO, 100);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
-	/* room comes with recvmsg(), not with the answer */
+	/* recvmsg() frees memory, the answer's arrival does not */
 	while (sent--)
 		EXPECT_EQ(send_message(self->fd[1], lanes, LANES, &add8, 0), LANES);
 	ASSERT_EQ(wait_for(self->fd[0], POLLIN, PATIENCE_MS), 0);
@@ -153,7 +153,7 @@ TEST_F(calls, pollout_is_room_for_what_was_refused)
 	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, MSG_DONTWAIT), LANES);
 	ASSERT_EQ(wait_for(fd, POLLIN, PATIENCE_MS), 0);
 
-	/* a smaller one fits: what was refused before it is forgotten */
+	/* a smaller message fits: POLLOUT no longer refers to the larger one */
 	ASSERT_EQ(set_memory(fd, 40 << 10), 0);
 	ASSERT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, 0), sizeof(lanes));
 	ASSERT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EAGAIN);
@@ -162,7 +162,7 @@ TEST_F(calls, pollout_is_room_for_what_was_refused)
 	EXPECT_EQ(poll_now(fd) & POLLOUT, POLLOUT);
 	ASSERT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EAGAIN);
 
-	/* and what can never fit is not waited for */
+	/* a message that can never fit does not clear POLLOUT */
 	while (receive(fd, MSG_DONTWAIT) > 0 || stats_of(fd).memory)
 		sleep_ms(1);
 	ASSERT_EQ(set_memory(fd, ONE_CHUNK), 0);
@@ -170,7 +170,7 @@ TEST_F(calls, pollout_is_room_for_what_was_refused)
 	EXPECT_EQ(send_message(fd, lanes, sizeof(lanes), &add8, MSG_DONTWAIT), -EMSGSIZE);
 }
 
-/* Ranks wait for each other's norms: they do not wait for data. */
+/* Ranks wait for each other's norms, so norms must not wait for data without room. */
 TEST_F(calls, norms_pass_data_that_has_no_room)
 {
 	struct thc_send norm = describe(THC_OP_MAX, 32, 1, 6);
@@ -242,10 +242,10 @@ TEST_F(calls, sendmmsg_and_recvmmsg)
 
 /**
  * struct driver - a thread with some ranks of each job
- * @fd: of all ranks, by job
+ * @fd: sockets of all ranks, by job
  * @want: the sums, by job and round
  * @number: it has ranks @number, @number + THREADS, ...
- * @bad: what went wrong, 0: nothing
+ * @bad: the error, or 0
  */
 struct driver {
 	pthread_t	thread;
@@ -260,7 +260,7 @@ static struct thc_send many_send(int job, int round)
 	return describe(THC_OP_ADD, 32, (uint32_t)round, (uint64_t)(100 * job + round));
 }
 
-/* Lanes of 32 bits, as they lie in a message. */
+/* Adds a rank's 32-bit lanes to @want, in the order of a message. */
 static void add_up(uint8_t *want, const struct thc_send *s)
 {
 	size_t i;
@@ -291,7 +291,7 @@ static int take_sums(struct driver *d, int job, int round, unsigned int rank)
 	return memcmp(room, d->want[job][round], MANY_CHUNKS * LANES) ? 3 : 0;
 }
 
-/* All of a round is sent before any of it is received, or threads would wait for each other. */
+/* Sends all messages of a round before it receives any, or threads would wait for each other. */
 static void *drive(void *arg)
 {
 	struct driver *d = arg;
@@ -355,11 +355,11 @@ TEST_F_TIMEOUT(calls, sixty_four_sockets_by_eight_threads, 100)
 	EXPECT_EQ(messages, JOBS * JOB_RANKS * MANY_ROUNDS);
 }
 
-/* of a message, on the debug kernel a quarter */
+/* chunks of a message; the debug kernel's has a quarter */
 #define LONG_CHUNKS	16384
 #define TRIES		8
 
-/* Somebody who ought to run every 0.1 ms on the caller's CPU, and when he did not. */
+/* A thread that wakes every 0.1 ms on the caller's CPU, and its longest delay. */
 struct watch {
 	pthread_t	thread;
 	int		stop;
@@ -390,7 +390,7 @@ static void *watch_clock(void *arg)
 	return NULL;
 }
 
-/* Parts of a hundred of the call's time for which nobody else could run; negative errno. */
+/* Percentage of the call's time for which no other thread could run; negative errno. */
 static int longest_hold(int fd, bool sends, void *room, size_t bytes)
 {
 	struct watch w = { 0 };
@@ -411,7 +411,7 @@ static int longest_hold(int fd, bool sends, void *room, size_t bytes)
 	return (int)(100 * w.gap_us / (start + 1));
 }
 
-/* The host of a test machine has pauses of its own: the best of several counts. */
+/* A virtual machine also pauses when its host does, so the best of several tries counts. */
 TEST_F_TIMEOUT(calls, long_calls_let_others_run, 60)
 {
 	size_t chunks = on_debug_kernel() ? LONG_CHUNKS / 4 : LONG_CHUNKS;

@@ -111,13 +111,13 @@ TEST_F(job, shutdown_ends_both_directions)
 	EXPECT_EQ(shutdown(self->fd[0], SHUT_RDWR), 0);
 	EXPECT_EQ(poll_now(self->fd[0]) & (POLLHUP | POLLRDHUP), POLLHUP | POLLRDHUP);
 	EXPECT_EQ(send_part(self->fd[0], 0, &add8, 1, 8), -EPIPE);
-	/* what is complete can be received, then it is the end */
+	/* complete messages are received first, then EOF */
 	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
 	EXPECT_EQ(receive(self->fd[0], 0), 0);
 	EXPECT_EQ(receive(self->fd[0], MSG_DONTWAIT), 0);
 }
 
-/* What an edge-triggered epoll says next, 0: nothing for so long. */
+/* The next event of an edge-triggered epoll, or 0 after @ms without one. */
 static uint32_t next_edge(int ep, int ms)
 {
 	struct epoll_event e = { 0 };
@@ -125,7 +125,7 @@ static uint32_t next_edge(int ep, int ms)
 	return epoll_wait(ep, &e, 1, ms) == 1 ? e.events : 0;
 }
 
-/* All that is to be said at present has been said. */
+/* Takes all pending events. */
 static void quieten(int ep)
 {
 	do {
@@ -133,7 +133,7 @@ static void quieten(int ep)
 	} while (next_edge(ep, 0));
 }
 
-/* @fd, each change of it. */
+/* An epoll that reports every change of @fd. */
 static int watch_edges(int fd)
 {
 	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET };
@@ -144,7 +144,7 @@ static int watch_edges(int fd)
 
 TEST_F(job, epoll_says_what_changes)
 {
-	uint64_t bound = 12 << 10;	/* of one chunk */
+	uint64_t bound = 12 << 10;	/* memory of one message */
 	char lanes[LANES] = "";
 	struct thc_received r;
 	uint32_t events;
@@ -157,7 +157,7 @@ TEST_F(job, epoll_says_what_changes)
 	ASSERT_GE(ep, 0);
 	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLOUT);
 	quieten(ep);
-	/* a message, and no room for another */
+	/* a message can be received, and there is no memory for another */
 	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, 0), LANES);
 	ASSERT_EQ(send_message(fd, lanes, LANES, &add8, MSG_DONTWAIT), -EAGAIN);
 	do {
@@ -168,7 +168,7 @@ TEST_F(job, epoll_says_what_changes)
 	EXPECT_EQ(next_edge(ep, 100), 0) TH_LOG("an edge without a change");
 	EXPECT_EQ(receive_message(fd, lanes, LANES, &r, MSG_PEEK, NULL), LANES);
 	EXPECT_EQ(next_edge(ep, 100), 0) TH_LOG("an edge of a look");
-	/* room, and no message */
+	/* memory is free again, and no message can be received */
 	ASSERT_EQ(receive(fd, 0), ANSWER);
 	EXPECT_EQ(next_edge(ep, PATIENCE_MS), EPOLLOUT);
 	quieten(ep);

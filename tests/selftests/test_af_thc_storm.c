@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A storm: all that the other tests do one by one, at the same time. Threads do random calls
- * on sockets that others close meanwhile (storm_calls.h), packets are forged (storm_forge.h),
+ * A storm: everything that the other tests do one by one, at once. Threads make random calls
+ * on sockets that others close meanwhile (storm_calls.h), forged packets arrive (storm_forge.h),
  * processes with joined sockets are killed, namespaces come and go, thcd is killed and
- * started again. Ranks that nobody else may send and receive for sum all the time, and every
- * sum of theirs is checked. At the end the module has to go within seconds.
+ * started again. Some ranks, which no other process disturbs, sum all the time, and each of
+ * their sums is checked. At the end the module must unload within seconds.
  *
  *	aggregator's namespace      veth       workers' namespace
  *	thcd, forger  10.79.0.1, fd79::1 --- 10.79.0.2, fd79::2  all others
  *
- * On the debug kernel, for 60 s; elsewhere only if THC_STORM_SECONDS says how long. THC_STORM_SEED
- * repeats what was drawn, though not who was quicker.
+ * Runs for 60 s on the debug kernel; elsewhere only if THC_STORM_SECONDS says how long.
+ * THC_STORM_SEED repeats the random choices, though not the timing.
  */
 #include "harness.h"
 #include "storm_calls.h"
@@ -23,13 +23,13 @@
 #include "netlink.h"
 
 #define SECONDS		60
-/* Of thcd: it is killed when it is as old, and all checked jobs have summed so often. */
+/* thcd is killed at this age, if by then all checked jobs have summed so often. */
 #define LIFE_MS		3000
 #define LIFE_SUMS	5
-/* What that may take at most, where everything else takes its part of two processors. */
+/* Longest time for these sums, since all other processes use the two processors, too. */
 #define LIFE_PATIENCE_MS 120000
 #define CHECKED_JOIN_MS	20000
-/* Of theirs at most, in which the storm has the processors. */
+/* Longest pause of the checked ranks, in which the storm has the processors. */
 #define CHECKED_PAUSE_US 100000
 /* Lives that a storm has at least. */
 #define LIVES_LEAST	4
@@ -91,7 +91,7 @@ static int start_all_jobs(struct daemon *d)
 	return is_ready(d->out) ? 0 : -ECHILD;
 }
 
-/* Sums of the checked job that has fewest since @before; *@job: which one. */
+/* Least number of sums of a checked job since @before; *@job: which job. */
 static uint32_t least_sums(const struct storm *s, const uint32_t *before, unsigned int *job)
 {
 	uint32_t least = UINT32_MAX, now;
@@ -106,7 +106,7 @@ static uint32_t least_sums(const struct storm *s, const uint32_t *before, unsign
 	return least;
 }
 
-/* Starts thcd and kills it once it has had its time, and the ranks their sums. */
+/* Starts thcd, and kills it after LIFE_MS and LIFE_SUMS sums of every checked job. */
 static int run_aggregator(struct storm *s, struct rng r)
 {
 	struct daemon d = { 0 };
@@ -130,7 +130,7 @@ static int run_aggregator(struct storm *s, struct rng r)
 		}
 		stop_daemon(&d, SIGKILL);
 		__atomic_fetch_add(&s->lives, 1, __ATOMIC_RELAXED);
-		/* long enough for the network to say that nobody is there, or not */
+		/* sometimes long enough for an ICMP error, sometimes not */
 		sleep_ms(below(&r, 3) ? below(&r, 50) : below(&r, 2500));
 	}
 }
@@ -196,7 +196,7 @@ static struct thc_send next_message(struct checked *c, size_t chunks)
 	return s;
 }
 
-/* 0: the sum was right; else all ranks have to join again. */
+/* Returns 0 if the sum was right; after any error all ranks have to join again. */
 static int sum_checked(struct checked *c)
 {
 	size_t chunks = 1 + below(&c->rng, CHECKED_CHUNKS);
@@ -223,7 +223,7 @@ static int sum_checked(struct checked *c)
 	return bad;
 }
 
-/* What any thread may do beside: it takes nothing away and sends nothing. */
+/* Calls on a checked socket that neither send nor receive a message. */
 static void *disturb_checked(void *arg)
 {
 	static const struct call harmless[] = {
@@ -316,7 +316,7 @@ static int sum_prey(const int *fd, uint64_t tag)
 	return error;
 }
 
-/* Sums until it is killed. Forgers, too, end the epoch. */
+/* Sums until it is killed, and joins again when a forged packet has ended the epoch. */
 static _Noreturn void run_prey(struct storm *s)
 {
 	int fd[RANKS] = { -1, -1 };
@@ -331,7 +331,7 @@ static _Noreturn void run_prey(struct storm *s)
 	}
 }
 
-/* Every other one is killed when it has joined, the others at any time. */
+/* Kills half of its processes after they have joined, the others at any time. */
 static int run_hunter(struct storm *s, struct rng r)
 {
 	for (;;) {
@@ -357,7 +357,7 @@ static int run_hunter(struct storm *s, struct rng r)
 
 /* --- namespaces ----------------------------------------------------------- */
 
-/* A socket of a namespace in which nobody is any more. */
+/* A socket of a namespace that has no process any more. */
 static int use_from_elsewhere(void)
 {
 	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), fd, udp, error;
@@ -379,7 +379,7 @@ static int use_from_elsewhere(void)
 	return error;
 }
 
-/* A socket whose packets go over an interface that goes away under it. */
+/* A socket whose interface is deleted under it. */
 static int lose_interface(struct rng *r)
 {
 	struct sockaddr_thc a = place("10.80.0.2", FAKE_PORT, 1, 1);
@@ -399,7 +399,7 @@ static int lose_interface(struct rng *r)
 	return system("ip link del v0") ? -EIO : 0;
 }
 
-/* A socket with messages in flight, that ends with its namespace. */
+/* A namespace ends while its socket has messages in flight. */
 static int end_with_traffic(struct rng *r)
 {
 	int fd, udp, error = enter_netns();
@@ -429,7 +429,7 @@ static int use_namespace(unsigned int how, struct rng r)
 	return end_with_traffic(&r);
 }
 
-/* One after another, of each kind one that is not killed first. */
+/* Namespaces, one after another; the first of each kind is not killed early. */
 static int run_namespaces(struct storm *s, struct rng r)
 {
 	unsigned int n;
@@ -599,7 +599,7 @@ FIXTURE_SETUP(storm)
 	ASSERT_NE(self->storm, MAP_FAILED);
 	ASSERT_EQ(make_namespaces(&self->aggregator), 0);
 	ASSERT_EQ(nl_open(&self->nl), 0);
-	/* who loses its parent is ours to wait for */
+	/* this process inherits, and waits for, orphans */
 	ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 }
 
@@ -638,7 +638,7 @@ static uint64_t seed_of_run(void)
 	return getrandom(&seed, sizeof(seed), 0) == sizeof(seed) ? seed : now_ms();
 }
 
-/* What makes the storm leaves the processors to those whose sums are checked. */
+/* The storm's own processes leave the processors to the ranks whose sums are checked. */
 #define STORM_NICE	10
 
 static pid_t begin_role(enum role role, struct storm *s, int aggregator)
@@ -682,7 +682,7 @@ static const char *missing_refusal(const struct reasons *r)
 	return NULL;
 }
 
-/* All that is random and rare has happened: on a slow machine it takes longer. */
+/* Everything random and rare has happened; a slow machine needs longer for it. */
 static bool has_blown(const struct storm *s, struct nl *nl)
 {
 	struct reasons r;
@@ -690,7 +690,7 @@ static bool has_blown(const struct storm *s, struct nl *nl)
 	return s->lives >= LIVES_LEAST && !nl_reasons(nl, &r) && !missing_refusal(&r);
 }
 
-/* Until the time is over and the storm has blown, or cannot. */
+/* Waits until the time is over and has_blown(), or a role has ended. */
 static void blow(struct __test_metadata *_metadata, struct storm *s, const pid_t *role,
 		 struct nl *nl)
 {
@@ -723,7 +723,7 @@ static void expect_calls(struct __test_metadata *_metadata, const struct storm *
 		EXPECT_GT(t->called, 0) TH_LOG("%s: never called", kinds[kind].name);
 		EXPECT_EQ(t->succeeded > 0, kinds[kind].expected == WORKS)
 		TH_LOG("%s: %u have succeeded", kinds[kind].name, t->succeeded);
-		/* such as ERESTARTSYS, or one that is none */
+		/* errors such as ERESTARTSYS, and numbers without a name */
 		for (error = 0; error < ERRNOS; error++)
 			if (t->failed[error])
 				EXPECT_NE(strerrorname_np(error), NULL)
@@ -731,7 +731,7 @@ static void expect_calls(struct __test_metadata *_metadata, const struct storm *
 	}
 }
 
-/* Each life of thcd but the last has ended after so many sums of each job, in each of which
+/* Each life of thcd but the last ended after LIFE_SUMS sums of each checked job, for each of which
  * every rank has sent and received.
  */
 static void expect_sums(struct __test_metadata *_metadata, const struct storm *s)
@@ -750,7 +750,7 @@ static void expect_sums(struct __test_metadata *_metadata, const struct storm *s
 	       s->sums[JOB_GROUP], least);
 }
 
-/* What was forged has come to the sockets, and was refused for many reasons. */
+/* Forged packets have reached the sockets and were refused for many reasons. */
 static void expect_refused(struct __test_metadata *_metadata, struct nl *nl)
 {
 	struct reasons r;
@@ -779,7 +779,7 @@ static int remove_module(void)
 	return 0;
 }
 
-/* As long as blow() may take, and what comes after it. */
+/* Covers blow()'s longest time and the checks behind it. */
 TEST_F_TIMEOUT(storm, calls_packets_kills_namespaces_and_restarts,
 	       SECONDS + LIVES_LEAST * LIFE_PATIENCE_MS / 1000 + 100)
 {

@@ -69,8 +69,8 @@ TEST_F_TIMEOUT(sum, every_op_and_width_over_ipv6, 60)
 
 #define MEET	5
 
-/* Rank 1 sends as lanes what its indices stand for, all others send indices. Each rank gets the
- * sums of all by the op that it has sent, whoever was first.
+/* Rank 1 sends as lanes the levels of its indices, all other ranks send indices. Each rank gets
+ * the sums under its own op, whichever rank was first.
  */
 TEST_F_TIMEOUT(sum, indices_and_sums_meet, 60)
 {
@@ -147,7 +147,7 @@ TEST_F_TIMEOUT(sum, chunks_that_lie_apart, 60)
 
 #define IN_FLIGHT	24
 
-/* Each comes back once, as it becomes complete: after a retransmission not in order. */
+/* Receives each message once; messages complete out of order after a retransmission. */
 static int take_all(int fd, const struct thc_send *s, const size_t *chunks, unsigned int ranks,
 		    uint8_t sum_width, const uint16_t *table)
 {
@@ -220,7 +220,7 @@ TEST_F_TIMEOUT(sum, sixty_four_sockets_at_once, 100)
 	EXPECT_EQ(all_reduce(self->fd, 64, &s, 1), 0);
 }
 
-/* The same slots, rounds and ranks: nothing of one job reaches the other. */
+/* Two jobs use equal slots, rounds and ranks: no packet of one job reaches the other. */
 TEST_F_TIMEOUT(sum, two_jobs_at_once, 60)
 {
 	struct thc_send a = describe(THC_OP_ADD, 32, 5, 11), b = describe(THC_OP_ADD, 32, 5, 22);

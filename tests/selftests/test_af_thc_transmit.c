@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Packets on their way: a queue of the network keeps them (on loopback), and they
- * are charged, bounded and let go of like any UDP socket's; they stay what they were when
- * their message has gone. The queue is tbf, for netem takes packets from their sockets.
- * And what the caller's cgroup has to say (kmod/transmit.c).
+ * Packets on their way, which a queue on loopback delays: they are charged, bounded and freed like
+ * those of any UDP socket, and stay unchanged when their message is freed. The queue is tbf,
+ * because netem detaches packets from their sockets. And what the caller's cgroup may forbid
+ * (kmod/transmit.c).
  */
 #include "cgroup.h"
 #include "fake.h"
@@ -14,8 +14,8 @@
 #define MESSAGES	8
 FAKE_FIXTURE(path)
 
-/* Messages are freed as their socket is closed; what was sent before lies in the aggregator's
- * queue, on the same pages.
+/* Closing the socket frees its messages, while packets sent before still lie in the aggregator's
+ * queue, on the messages' pages.
  */
 TEST_F(path, packets_stay_what_they_were)
 {
@@ -50,8 +50,8 @@ TEST_F(path, packets_stay_what_they_were)
 #define WINDOW		8
 #define NORM_SLOTS	1
 #define CHUNKS		40
-/* A window of each stream twice, eight JOINs, and the packet that is one too many;
- * each of them takes a head and a page, the last one perhaps two.
+/* Twice a window of each stream, eight JOINs, and one packet beyond the bound. Each packet takes a
+ * head and a page, the last one perhaps two.
  */
 #define PACKET		5500
 #define BOUND		((2 * (WINDOW + NORM_SLOTS) + 8 + 2) * PACKET)
@@ -68,7 +68,7 @@ static int slow_down(const char *rate)
 	return system(command);
 }
 
-/* Bytes that this namespace's UDP sockets have on their way, but for the daemon's. */
+/* Bytes of packets on their way from this namespace's UDP sockets, except the daemon's. */
 static long on_their_way(void)
 {
 	char line[256], port[8];
@@ -96,7 +96,7 @@ static int begin_narrow(struct daemon *d, int *fd)
 	return error ? error : join_all(fd, 2, "127.0.0.1", PORT, 1);
 }
 
-/* Nothing arrives for seconds, and what is asked again and again waits there, too. */
+/* Nothing arrives for seconds, and retransmissions queue up, too. */
 TEST_F(queue, has_a_bound)
 {
 	uint64_t until;
@@ -115,9 +115,9 @@ TEST_F(queue, has_a_bound)
 	       (unsigned long long)stats_of(self->fd[0]).retransmits);
 	EXPECT_GT(most, WINDOW * LANES) TH_LOG("packets on their way are nobody's");
 	EXPECT_LE(most, BOUND);
-	/* it was reached, or this showed nothing */
+	/* the bound was nearly reached; otherwise this test shows nothing */
 	EXPECT_GT(most, BOUND / 2);
-	/* they are lost with the queue; what was held back goes out */
+	/* these packets are lost with the queue; packets that were held back are sent */
 	ASSERT_EQ(system("tc qdisc del dev lo root"), 0);
 	EXPECT_LT(on_their_way(), BOUND / 2);
 	ASSERT_EQ(send_part(self->fd[1], 1, &add8, CHUNKS, 8), 0);
@@ -145,13 +145,13 @@ TEST_F(queue, outlives_its_socket)
 		ASSERT_EQ(send_part(self->fd[i], (unsigned int)i, &add8, CHUNKS, 8), 0);
 	EXPECT_GT(on_their_way(), 0);
 	close_all(self->fd, 2);
-	/* closed UDP sockets are not listed, but are there until then */
+	/* /proc/net/udp does not list closed sockets, which exist until their packets are sent */
 	EXPECT_EQ(on_their_way(), 0);
 	sleep_ms(3000);
 	ASSERT_EQ(system("tc qdisc del dev lo root"), 0);
 	ASSERT_EQ(join_all(self->fd, 2, "127.0.0.1", PORT, 1), 0);
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, CHUNKS), 0);
-	/* now the namespace, too: it ends when the last of them has left */
+	/* now the namespace, too, goes before its packets, and ends with the last of them */
 	ASSERT_EQ(slow_down("64kbit"), 0);
 	ASSERT_EQ(send_part(self->fd[0], 0, &add8, CHUNKS, 8), 0);
 	close_all(self->fd, 2);
@@ -160,13 +160,13 @@ TEST_F(queue, outlives_its_socket)
 	sleep_ms(3000);
 }
 
-/* What the administrator forbids a cgroup to send, it cannot send through AF_THC. */
+/* A cgroup's BPF programs also hold for packets and sockets of AF_THC. */
 TEST_F(queue, obeys_its_cgroup)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
 	int cgroup, program, socket;
 
-	/* the daemon answers from outside */
+	/* the daemon is outside of the cgroup */
 	ASSERT_EQ(start_daemon(&self->daemon, "127.0.0.1", PORT, JOB "1", NULL), 0);
 	cgroup = enter_cgroup();
 	program = load_refusal(BPF_PROG_TYPE_CGROUP_SKB, BPF_CGROUP_INET_EGRESS);
@@ -183,7 +183,7 @@ TEST_F(queue, obeys_its_cgroup)
 	EXPECT_EQ(errno, EHOSTUNREACH);
 	EXPECT_EQ(failure_of(self->fd[0]).reason, THC_FAILED_SILENT);
 	EXPECT_EQ(bpf_prog_detach2(program, cgroup, BPF_CGROUP_INET_EGRESS), 0);
-	/* no UDP socket for the caller */
+	/* connect() may not create a UDP socket */
 	EXPECT_EQ(bpf_prog_attach(socket, cgroup, BPF_CGROUP_INET_SOCK_CREATE, 0), 0);
 	EXPECT_EQ(connect(self->fd[0], (const void *)&a, sizeof(a)), -1);
 	EXPECT_EQ(errno, EPERM);
@@ -199,7 +199,8 @@ TEST_F(queue, obeys_its_cgroup)
 #define BIG		(16 << 20)
 #define SLACK		(3 << 20)
 
-/* The number behind @name in a file of our cgroup; @name NULL: its only one. -1: none. */
+/* A number in a file of our cgroup: the one behind @name, or the only one (@name NULL). -1: none.
+ */
 static long long cgroup_number(const char *file, const char *name)
 {
 	char path[128], word[64];
@@ -260,7 +261,7 @@ static bool shrinks_to(long long bytes)
 	return true;
 }
 
-/* A message in flight is the memory of who sent it. */
+/* A message in flight is charged to the sender's cgroup. */
 TEST_F(queue, memory_is_its_cgroups)
 {
 	long long before, after, held;
@@ -268,7 +269,7 @@ TEST_F(queue, memory_is_its_cgroups)
 	struct sockaddr_in worker;
 	int cgroup, udp;
 
-	/* charged outside */
+	/* memory of the test itself is charged outside of the cgroup */
 	memset(lanes, 1, BIG);
 	udp = fake_open();
 	self->fd[0] = thc_open(0);
@@ -291,7 +292,7 @@ TEST_F(queue, memory_is_its_cgroups)
 	free(lanes);
 }
 
-/* More than the cgroup may have is refused, and nobody is killed for it. */
+/* sendmsg() beyond the cgroup's limit returns ENOMEM, and the OOM killer kills nobody. */
 TEST_F(queue, memory_beyond_its_cgroups_is_refused)
 {
 	char *lanes = malloc(BIG), text[32];
@@ -310,7 +311,7 @@ TEST_F(queue, memory_beyond_its_cgroups_is_refused)
 	EXPECT_EQ(cgroup_number("memory.events", "oom_kill"), 0);
 	EXPECT_GT(cgroup_number("memory.events", "max"), 0);
 	EXPECT_EQ(stats_of(self->fd[0]).memory, 0);
-	/* what fits goes on */
+	/* a message within the limit is sent */
 	EXPECT_EQ(send_message(self->fd[0], lanes, 1 << 20, &add8, 0), 1 << 20);
 	close_all(self->fd, 1);
 	leave_cgroup(cgroup);

@@ -29,7 +29,7 @@ TEST_F(job, sendmsg_wakes_up_when_there_is_room)
 	waitpid(child, NULL, 0);
 }
 
-/* The parent's sendmsg() waits for room when a child says that there will never be enough. */
+/* The parent's sendmsg() waits for room; then a child lowers the limit below the message's size. */
 TEST_F(job, sendmsg_wakes_up_when_it_will_never_fit)
 {
 	uint64_t bound = 12 << 10, less = 1 << 10;
@@ -74,7 +74,7 @@ static void on_signal(int number)
 	signals++;
 }
 
-/* And again and again, until alarm_off(): the call may begin late. */
+/* The alarm repeats until alarm_off(), for the call may begin late. */
 static void alarm_in(int ms, int flags)
 {
 	struct sigaction act = { .sa_handler = on_signal, .sa_flags = flags };
@@ -115,7 +115,7 @@ TEST_F(job, signals_interrupt)
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EINTR);
 	alarm_off();
 	EXPECT_GE(signals, 1);
-	/* with a timeout a call is not begun again (signal(7)), else SA_RESTART holds */
+	/* a timeout turns SA_RESTART off (signal(7)); without one the call is restarted */
 	set_timeo(self->fd[0], SO_RCVTIMEO, 5000);
 	alarm_in(100, SA_RESTART);
 	EXPECT_EQ(receive(self->fd[0], 0), -EINTR);
@@ -134,10 +134,10 @@ TEST_F(job, connect_after_a_signal_goes_on)
 	EXPECT_EQ(ERRNO_OF(connect(self->fd[0], (void *)&a, sizeof(a))), EINTR);
 	alarm_off();
 	ASSERT_EQ(connect(self->fd[1], (void *)&b, sizeof(b)), 0);
-	/* it ended well in between */
+	/* the join has succeeded meanwhile */
 	ASSERT_EQ(connect(self->fd[0], (void *)&a, sizeof(a)), 0);
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
-	/* and has been told: this is another one */
+	/* connect() has reported that success, so this begins another join */
 	ASSERT_EQ(begin_join(self->fd[0], &a), 0);
 	ASSERT_EQ(send_part(self->fd[1], 1, &add8, 1, 8), 0);
 	EXPECT_EQ(receive(self->fd[1], 0), -ESTALE);
@@ -183,7 +183,7 @@ static int wait_in_poll(struct waiting *w)
 	return ppoll(&p, 1, &patience, NULL) > 0 ? p.revents : -ETIMEDOUT;
 }
 
-/* Whoever waits until it may send learns that it may no more. */
+/* A poll() that waits for room returns when the socket may no longer send. */
 TEST_F(job, shutdown_ends_a_poll_for_room)
 {
 	struct waiting w = { .call = wait_in_poll, .number = SYS_ppoll };
@@ -199,7 +199,7 @@ TEST_F(job, shutdown_ends_a_poll_for_room)
 	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
 	EXPECT_EQ(end_waiting(&w), POLLOUT);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, MSG_DONTWAIT), -EPIPE);
-	/* what was sent is received */
+	/* the answer to the sent message is still received */
 	EXPECT_EQ(receive(self->fd[0], 0), ANSWER);
 	EXPECT_EQ(poll_now(self->fd[0]), POLLOUT);
 }
@@ -220,14 +220,14 @@ TEST_F(job, sigio_when_the_join_has_ended)
 	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
 	EXPECT_EQ(poll_now(self->fd[0]), POLLOUT);
 	EXPECT_EQ(next_signal(0), 0);
-	/* and badly */
+	/* and when the join fails */
 	close_all(&self->fd[1], 1);
 	ASSERT_EQ(set_u32(self->fd[0], THC_OPT_JOIN_TIMEOUT, 300), 0);
 	ASSERT_EQ(connect_errno(self->fd[0], &a, sizeof(a)), EINPROGRESS);
 	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_ERR);
 }
 
-/* Of messages that fit there is none, and who was refused does not hear of itself. */
+/* SIGIO reports no room while messages fit, nor to a sender that was just refused. */
 TEST_F(job, sigio_when_there_is_room)
 {
 	char lanes[LANES] = "";
@@ -249,13 +249,13 @@ TEST_F(job, sigio_when_there_is_room)
 	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), LANES);
 	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_IN);
-	/* poll() alone has said so */
+	/* only poll() has found that there is no room */
 	ASSERT_EQ(set_memory(self->fd[0], 8 << 10), 0);
 	EXPECT_EQ(poll_now(self->fd[0]), POLLIN);
 	EXPECT_EQ(next_signal(0), 0);
 	ASSERT_EQ(set_memory(self->fd[0], 20 << 10), 0);
 	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
-	/* there will be none */
+	/* there will be no room: shutdown() reports that */
 	EXPECT_EQ(send_message(self->fd[0], lanes, LANES, &add8, 0), -EAGAIN);
 	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
 	EXPECT_EQ(next_signal(PATIENCE_MS / 4), POLL_OUT);
@@ -303,7 +303,7 @@ static int wait_in_recvmsg(struct waiting *w)
 	return (int)receive(w->fd, 0);
 }
 
-/* A sender sleeps for want of room while its socket joins again under it. */
+/* connect() cancels a sendmsg() that waits for room. */
 TEST_F(job, sendmsg_that_waits_for_room_is_canceled_by_connect)
 {
 	struct waiting w = { .call = wait_in_sendmsg, .number = SYS_sendmsg };
@@ -320,7 +320,7 @@ TEST_F(job, sendmsg_that_waits_for_room_is_canceled_by_connect)
 	EXPECT_EQ(all_reduce(self->fd, 1, &add8, 1), 0);
 }
 
-/* A reader, too: what it waits for is forgotten, or was never sent. */
+/* connect() cancels a waiting recvmsg(), whether or not the socket has sent a message. */
 TEST_F(job, recvmsg_is_canceled_by_connect)
 {
 	struct sockaddr_thc a = place("127.0.0.1", PORT, 1, 0);
@@ -334,7 +334,7 @@ TEST_F(job, recvmsg_is_canceled_by_connect)
 			ASSERT_EQ(send_part(self->fd[0], 0, &add8, 40, 8), 0);
 		w.fd = self->fd[0];
 		ASSERT_EQ(begin_waiting(&w), 0);
-		/* not all of the job: it has not joined when the other call ends */
+		/* only one rank joins, so the socket has not joined when recvmsg() ends */
 		ASSERT_EQ(begin_join(self->fd[0], &a), 0);
 		EXPECT_EQ(end_waiting(&w), -ECANCELED);
 	}
@@ -342,8 +342,8 @@ TEST_F(job, recvmsg_is_canceled_by_connect)
 	EXPECT_EQ(all_reduce(self->fd, 2, &add8, 3), 0);
 }
 
-/* And who waits until all ranks are in, if another job is to be joined, whose other rank is
- * not there either.
+/* connect() to another job, whose other rank is missing as well, cancels calls that wait for the
+ * first job's ranks.
  */
 TEST_F(job, connect_and_sendmsg_are_canceled_while_joining)
 {
@@ -361,7 +361,7 @@ TEST_F(job, connect_and_sendmsg_are_canceled_while_joining)
 	EXPECT_EQ(end_waiting(&send), -ECANCELED);
 }
 
-/* Who waits in order to send need not wait for what can no longer be sent. */
+/* shutdown() ends a sendmsg() that waits for the join. */
 TEST_F(job, sendmsg_ends_with_shutdown_while_joining)
 {
 	struct waiting join = { .call = wait_in_connect, .number = SYS_connect },
@@ -375,12 +375,12 @@ TEST_F(job, sendmsg_ends_with_shutdown_while_joining)
 	ASSERT_EQ(begin_waiting(&send), 0);
 	ASSERT_EQ(shutdown(self->fd[0], SHUT_WR), 0);
 	EXPECT_EQ(end_waiting(&send), -EPIPE);
-	/* joining goes on: it may receive */
+	/* the join goes on, for the socket may still receive */
 	ASSERT_EQ(connect(self->fd[1], (void *)&b, sizeof(b)), 0);
 	EXPECT_EQ(end_waiting(&join), 0);
 }
 
-/* Not if it is the same: both wait for it. */
+/* A second connect() to the same job waits for the same join. */
 TEST_F(job, connect_to_the_same_job_waits_along)
 {
 	struct waiting join = { .call = wait_in_connect, .number = SYS_connect }, along = join;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * WELCOME in parts, some of which are lost, and its records: those that a socket does not know, and
- * all of them as THC_OPT_WELCOME returns them. What single fields may be test_af_thc_receive tells.
+ * WELCOME in parts, some of which are lost, and its records: records that a socket does not know,
+ * and all records as THC_OPT_WELCOME returns them. test_af_thc_receive tests the values of single
+ * fields.
  */
 #include "fake.h"
 #include "harness.h"
@@ -9,10 +10,10 @@
 #include "netlink.h"
 
 /**
- * struct talk - between a socket and the test, which is its aggregator
+ * struct talk - a socket, and the test as its aggregator
  * @fd: rank 1, at @worker
  * @udp: the aggregator
- * @whole: what answers the JOIN under way
+ * @whole: the WELCOME that answers the current JOIN
  */
 struct talk {
 	struct nl		nl;
@@ -64,7 +65,7 @@ static void begin_fake(struct __test_metadata *_metadata, struct talk *t)
 }
 
 /**
- * struct part_packet - a part of WELCOME, or one that a test makes
+ * struct part_packet - a part of WELCOME, right or made by a test
  * @bytes: of the packet so far
  */
 struct part_packet {
@@ -92,13 +93,13 @@ static void begin_part(struct part_packet *p, const struct welcome_packet *whole
 	add(p, &whole->all.seal, sizeof(whole->all.seal));
 }
 
-/* From ROW on. */
+/* Adds all records from ROW on. */
 static void add_constants(struct part_packet *p, const struct whole_welcome *all)
 {
 	add(p, &all->row, sizeof(*all) - offsetof(struct whole_welcome, row));
 }
 
-/* A record of a type that nobody knows, with data of @bytes, zeros. */
+/* Adds a record of an unknown type with @bytes of zeros. */
 static void add_unknown(struct part_packet *p, uint8_t flags, uint16_t bytes)
 {
 	struct thc_record r = { .type = 99, .flags = flags, .bytes = htobe16(bytes) };
@@ -132,7 +133,7 @@ static void tell_half(struct __test_metadata *_metadata, struct talk *t, uint8_t
 	tell(_metadata, t, &p);
 }
 
-/* Not in, and JOIN comes again. */
+/* The socket has not joined, and sends JOIN again. */
 static void expect_joining(struct __test_metadata *_metadata, struct talk *t)
 {
 	struct join_packet join;
@@ -152,7 +153,7 @@ TEST_F(welcome, parts_that_are_lost)
 	tell_half(_metadata, t, 1);
 	EXPECT_EQ(end_join(t->fd), 0);
 
-	/* the first one: the next JOIN brings both */
+	/* part 0 is lost: the next JOIN brings both parts */
 	begin_fake(_metadata, t);
 	tell_half(_metadata, t, 1);
 	expect_joining(_metadata, t);
@@ -160,7 +161,7 @@ TEST_F(welcome, parts_that_are_lost)
 	tell_half(_metadata, t, 1);
 	EXPECT_EQ(end_join(t->fd), 0);
 
-	/* the second one: the first one is kept, and may come again */
+	/* part 1 is lost: the socket keeps part 0, which may come again */
 	begin_fake(_metadata, t);
 	tell_half(_metadata, t, 0);
 	expect_joining(_metadata, t);
@@ -174,7 +175,7 @@ TEST_F(welcome, parts_that_are_lost)
 	EXPECT_EQ(end_join(t->fd), 0);
 }
 
-/* Of another epoch, or of another state of the job. */
+/* Parts of another epoch, or of another state of the job, do not complete a WELCOME. */
 TEST_F(welcome, parts_of_different_welcomes)
 {
 	struct talk *t = &self->talk;
@@ -194,7 +195,7 @@ TEST_F(welcome, parts_of_different_welcomes)
 	p.w.parts = 3;
 	tell(_metadata, t, &p);
 	expect_joining(_metadata, t);
-	/* with another salt: both are there, and they do not fit */
+	/* a part with another salt: both parts are there, but do not fit */
 	half(&p, &t->whole, 1);
 	p.record[offsetof(struct thc_record_seal, salt)] ^= 1;
 	tell(_metadata, t, &p);
@@ -202,7 +203,7 @@ TEST_F(welcome, parts_of_different_welcomes)
 	EXPECT_EQ(failure_of(t->fd).reason, THC_FAILED_VERSION);
 }
 
-/* Each counted, and none ends the join. */
+/* Each malformed part is counted, and none ends the join. */
 TEST_F(welcome, parts_of_no_form)
 {
 	struct talk *t = &self->talk;
@@ -243,7 +244,7 @@ TEST_F(welcome, parts_of_no_form)
 
 /* --- records -------------------------------------------------------------- */
 
-/* All records, and one that is unknown, with @flags. Its `constants` are those without it. */
+/* All records, and an unknown one with @flags, which `constants` does not cover. */
 static void with_unknown(struct part_packet *p, const struct welcome_packet *whole, uint8_t flags)
 {
 	begin_part(p, whole, 0, 1);
@@ -251,7 +252,7 @@ static void with_unknown(struct part_packet *p, const struct welcome_packet *who
 	add_unknown(p, flags, 7);
 }
 
-/* FNV-1a, from its definition: the constants and an unknown record behind them. */
+/* FNV-1a, from its definition, over the records behind SEAL, the seed and the features. */
 static uint32_t hash_of(const struct part_packet *p)
 {
 	const uint8_t *from = p->record + sizeof(struct thc_record_seal),
@@ -273,12 +274,12 @@ TEST_F(welcome, records_that_are_unknown)
 	struct talk *t = &self->talk;
 	struct part_packet p;
 
-	/* who does not know it passes over it */
+	/* a socket skips an unknown record that it need not know */
 	begin_fake(_metadata, t);
 	with_unknown(&p, &t->whole, 0);
 	tell(_metadata, t, &p);
 	EXPECT_EQ(end_join(t->fd), 0);
-	/* it is a constant all the same */
+	/* an unknown constant counts in `constants` all the same */
 	begin_fake(_metadata, t);
 	with_unknown(&p, &t->whole, THC_RECORD_F_CONSTANT);
 	p.w.constants = htobe32(hash_of(&p));
@@ -289,7 +290,7 @@ TEST_F(welcome, records_that_are_unknown)
 	tell(_metadata, t, &p);
 	EXPECT_EQ(end_join(t->fd), -EPROTO);
 	EXPECT_EQ(failure_of(t->fd).reason, THC_FAILED_VERSION);
-	/* who does not know it cannot be in the job */
+	/* a socket that does not know the record cannot join */
 	begin_fake(_metadata, t);
 	with_unknown(&p, &t->whole, THC_RECORD_F_KNOW);
 	tell(_metadata, t, &p);
@@ -312,7 +313,7 @@ TEST_F(welcome, constants_that_are_wrong)
 	}
 }
 
-/* More data than a type is known to have is passed over, and other schemes. */
+/* Surplus data of a known type is skipped, and so are unknown schemes. */
 TEST_F(welcome, records_that_are_longer)
 {
 	struct talk *t = &self->talk;
@@ -350,7 +351,7 @@ static int describe_job(int fd, struct described_job *d)
 	return getsockopt(fd, SOL_THC, THC_OPT_WELCOME, d, &len) ? -errno : (int)len;
 }
 
-/* The records of all parts in their order, SEAL of each among them. */
+/* THC_OPT_WELCOME returns the records of all parts in order, with the SEAL of each part. */
 TEST_F(welcome, records_as_they_were_sent)
 {
 	struct talk *t = &self->talk;
@@ -376,11 +377,11 @@ TEST_F(welcome, records_as_they_were_sent)
 	EXPECT_EQ(memcmp(d.record, p[0].record, p[0].bytes - fixed), 0);
 	EXPECT_EQ(memcmp(d.record + p[0].bytes - fixed, p[1].record, p[1].bytes - fixed), 0);
 	EXPECT_EQ(d.record[d.info.bytes], 0x5a);
-	/* of the first part */
+	/* the fixed part of the first part */
 	EXPECT_EQ(memcmp(&d.info.welcome, &p[0].w, sizeof(p[0].w)), 0);
 }
 
-/* As many parts as there may be, each as long as it may be. */
+/* The largest number of parts, each of the largest length. */
 TEST_F(welcome, records_that_fill_all_parts)
 {
 	struct talk *t = &self->talk;

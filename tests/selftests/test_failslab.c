@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every allocation, and every copy from or to the caller, inside every system
- * call fails once: the call then succeeds all the same or says so, the socket
- * still sums right, its memory is free again, and the kernel's log and kmemleak
- * (tests/vm/check) stay silent. Needs the debug kernel's fault injection.
+ * Every allocation, and every copy from or to the caller, fails once in every system call: the
+ * call then succeeds all the same or reports the error, the socket still sums right, its memory is
+ * freed, and the kernel's log and kmemleak (tests/vm/check) report nothing. Needs the debug
+ * kernel's fault injection.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,9 +35,9 @@
 #define CHUNKS	5
 /* Allocations of one call, at most; a call with more is a mistake of the test. */
 #define TRIES	400
-/* Of a new network namespace the last ones are tried: the module's parts come last. */
+/* Only the last allocations of a new network namespace are tried: the module's are the last. */
 #define TRIES_NETNS	24
-/* A fault that no call has so many allocations to meet. */
+/* A fault beyond the allocations of any call. */
 #define TOO_MANY	(1 << 16)
 
 /* --- fault injection ------------------------------------------------------ */
@@ -56,7 +56,7 @@ static int set_file(const char *path, const char *text)
 	return error;
 }
 
-/* From now on the @n-th allocation of this task fails; true if it will. */
+/* Lets the @n-th allocation of this task from now on fail; true if one is due. */
 static bool arm(int n)
 {
 	char text[16];
@@ -65,15 +65,15 @@ static bool arm(int n)
 	return pwrite(fail_nth, text, strlen(text), 0) > 0;
 }
 
-/* Ends that; true if one has failed. Copies from and to users count as well: it
- * may be this one that fails, and then the call before had no fault to meet.
+/* Switches the fault off; true if it has been met. Copies from and to the caller count, too: this
+ * pread() itself may fail, and then the tested call has met no fault.
  */
 static bool disarm(void)
 {
 	char text[16] = "";
 	bool failed = pread(fail_nth, text, sizeof(text) - 1, 0) > 0 && !atoi(text);
 
-	/* or this one */
+	/* the first write may meet the fault */
 	if (!arm(0) && !arm(0)) {
 		perror("fail-nth");
 		exit(1);
@@ -83,7 +83,7 @@ static bool disarm(void)
 
 /* --- what is called ------------------------------------------------------- */
 
-/* What is asked of a call beside honesty. */
+/* What a call must do beside returning an honest result. */
 enum {
 	REFUSES = 1,	/* some fault makes it fail */
 	SUMS = 2,	/* its socket can be used afterwards */
@@ -217,7 +217,7 @@ static int make_recvmmsg(int fd)
 	return result(recvmmsg(fd, all, 2, 0, NULL));
 }
 
-/* An all-reduce of the only rank, behind what is under way: 0, or what is wrong. */
+/* An all-reduce of the only rank, behind its earlier messages. Returns 0, or what is wrong. */
 static int sums_wrong(int fd, int inet)
 {
 	struct thc_send add = { .op = THC_OP_ADD, .width = 8, .tag = 77 };
@@ -245,7 +245,7 @@ static int sums_wrong(int fd, int inet)
 	} while (r.tag != add.tag);
 	for (i = 0; i < CHUNKS * THC_LANE_BYTES; i++)
 		wrong += p->payload[i] != (unsigned char)(i * 7 + 1);
-	/* one that lost packets to a fault comes later */
+	/* a message that lost packets to a fault completes later */
 	for (;;) {
 		len = sizeof(s);
 		if (getsockopt(fd, SOL_THC, THC_OPT_STATS, &s, &len))
@@ -331,7 +331,7 @@ static int make_name(int fd)
 	return result(getsockname(fd, (void *)&a, &len));
 }
 
-/* Each option of the module's own, as it is; stops at the first that fails. */
+/* Sets each of the module's options to its present value; stops at the first error. */
 static int make_options(int fd)
 {
 	uint64_t value[] = { 0, 30000, 30000, 0, 1 << 20, 0 };
@@ -467,7 +467,7 @@ static int netlink(void)
 	put(&r, CTRL_ATTR_FAMILY_NAME, THC_GENL_NAME, sizeof(THC_GENL_NAME));
 	if (send(fd, &r, r.n.nlmsg_len, 0) < 0 || recv(fd, answer, sizeof(answer), 0) < 0)
 		return -1;
-	/* the name comes first, the id next */
+	/* an answer has the family's name first, and its id next */
 	a = (void *)(answer + NLMSG_LENGTH(GENL_HDRLEN));
 	a = (void *)((char *)a + NLA_ALIGN(a->nla_len));
 	family = *(unsigned short *)((char *)a + NLA_HDRLEN);
@@ -475,7 +475,7 @@ static int netlink(void)
 	return fd;
 }
 
-/* Another than make_job()'s, which stays. */
+/* A job that stays, unlike make_job()'s. */
 #define LASTING_JOB	10
 
 static int new_job(int fd, unsigned short job)
@@ -496,7 +496,7 @@ static int new_job(int fd, unsigned short job)
 	return ask(fd, &r);
 }
 
-/* For the calls that show it. */
+/* For calls that show a job. */
 static int netlink_with_job(void)
 {
 	int fd = netlink(), error = new_job(fd, LASTING_JOB);
@@ -620,7 +620,7 @@ FIXTURE_SETUP(faults)
 		TH_LOG("the debug kernel does not inject faults: %s", strerror(errno));
 		SKIP(return, "this kernel injects no faults: the debug kernel does");
 	}
-	/* those that may wait, too; no word in the log for each */
+	/* also fail allocations that may wait; do not log each failure */
 	ASSERT_EQ(set_file("/sys/kernel/debug/failslab/ignore-gfp-wait", "N"), 0);
 	ASSERT_EQ(set_file("/sys/kernel/debug/failslab/verbose", "0"), 0);
 	ASSERT_EQ(set_file("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N"), 0);
@@ -651,7 +651,7 @@ static bool is_honest(int r)
 	       r == -EMSGSIZE || r == -EFAULT || r == -ENFILE;
 }
 
-/* One call with fault @n; true if it met it. */
+/* Makes one call with fault @n; true if the call met it. */
 static bool try_one(struct __test_metadata *_metadata, const struct call *c, int n, int *r)
 {
 	int fd = c->prepare(), wrong = 0;
@@ -703,7 +703,7 @@ TEST_F_TIMEOUT(faults, every_allocation_of_every_call, 800)
 		TH_LOG("%-16s %3d allocations, %3d of them refused the call", c->name, n - 1,
 		       refused);
 	}
-	/* allocations and copies were met, and who says what */
+	/* the calls' errors show that allocations and copies have failed */
 	EXPECT_TRUE(self->seen[ENOMEM]);
 	EXPECT_TRUE(self->seen[ENOBUFS]);
 	EXPECT_TRUE(self->seen[ENFILE]);
@@ -732,7 +732,7 @@ TEST_F_TIMEOUT(faults, last_allocations_of_a_namespace, 400)
 	int n, met = 0, tried = 0;
 
 	ASSERT_GE(home, 0);
-	/* how many there are, about: the first fault that is not met */
+	/* finds about how many allocations there are: the first fault that is not met */
 	while (most - least > 1) {
 		n = (least + most) / 2;
 		if (new_namespace_meets(_metadata, home, n))
@@ -740,7 +740,7 @@ TEST_F_TIMEOUT(faults, last_allocations_of_a_namespace, 400)
 		else
 			most = n;
 	}
-	/* it is not always the same number: down from there until so many have been met */
+	/* the number varies: goes down from there until TRIES_NETNS faults have been met */
 	for (n = least; n > 0 && met < TRIES_NETNS && tried < 10 * TRIES_NETNS; n--, tried++)
 		met += new_namespace_meets(_metadata, home, n);
 	TH_LOG("a namespace is made by about %d allocations, %d of the last %d failed", least, met,

@@ -12,15 +12,15 @@
 #include "netlink.h"
 #include "seeded.h"
 
-#define JOBS		8	/* numbers that requests have as a rule */
-#define MESSAGES_MAX	12	/* of an input */
+#define JOBS		8	/* requests mostly have numbers below this */
+#define MESSAGES_MAX	12	/* messages of an input */
 #define INPUTS		400
 
 static struct nl nl;
-static bool told[JOBS];		/* jobs that there are */
+static bool told[JOBS];		/* jobs of the model */
 static uint8_t aggregators[JOBS];
 
-/* Of the request under way, as far as it was put together from sound parts. */
+/* What the current request consists of, as far as it has sound parts. */
 static struct request {
 	uint8_t		cmd;
 	bool		sound;		/* no part was spoilt */
@@ -56,7 +56,9 @@ static void put_aggregator(struct nlmsghdr *h, struct bytes *b)
 	if (what & 3)
 		put_address(h, hosts[which % 4]);
 	if ((what & 0xf) == 3) {
-		/* the other family as well, or the same one twice, of which the last counts */
+		/* a second address: of the other family, or of the same one, where the last one
+		 * counts
+		 */
 		put_address(h, hosts[which >> 4 & 3]);
 		good = which % 4 / 2 == (which >> 4 & 3) / 2;
 	}
@@ -92,7 +94,7 @@ static void put_aggregators(struct nlmsghdr *h, unsigned int n)
 	}
 }
 
-/* Mostly as long as a key is. */
+/* Adds a key, mostly of the right length. */
 static void put_key(struct nlmsghdr *h, struct bytes *b, uint8_t what)
 {
 	uint8_t length = what < 28 ? THC_KEY_BYTES : take(b) % 64, key[64] = { 0 };
@@ -144,7 +146,7 @@ static void put_attributes(struct nlmsghdr *h, struct bytes *b)
 	}
 }
 
-/* What the model knows how to make; a request of its own for each input that has no luck. */
+/* Adds attributes that the model can follow, for inputs that would seldom hit on them. */
 static void put_right(struct nlmsghdr *h, struct bytes *b)
 {
 	uint8_t what = take(b);
@@ -156,7 +158,7 @@ static void put_right(struct nlmsghdr *h, struct bytes *b)
 		return;
 	mnl_attr_put(h, THC_ATTR_KEY, sizeof(job_key), job_key);
 	asked.keys = 1;
-	/* about as many as there may be */
+	/* about the largest number of aggregators */
 	if (what >> 4 == 15)
 		put_aggregators(h, THC_GENL_AGGREGATORS_MAX - 2 + take(b) % 5);
 	else
@@ -213,7 +215,7 @@ static void take_shown(const struct nlmsghdr *h, void *data)
 	struct shown *s = data;
 
 	s->n++;
-	/* but for its first byte */
+	/* without its first byte, which fuzzing may change */
 	s->wrong |= memmem(h, h->nlmsg_len, job_key + 1, sizeof(job_key) - 1) != NULL;
 	s->aggregators = 0;
 	mnl_attr_parse(h, sizeof(struct genlmsghdr), shown_attr, s);
@@ -225,7 +227,7 @@ static void take_shown(const struct nlmsghdr *h, void *data)
 	s->wrong |= !told[s->job] || (aggregators[s->job] && aggregators[s->job] != s->aggregators);
 }
 
-/* All jobs that there are, by a dump. */
+/* Compares a dump of all jobs with the model. */
 static void check_jobs(void)
 {
 	struct shown s = { 0 };
@@ -236,13 +238,13 @@ static void check_jobs(void)
 	for (i = 0; i < JOBS; i++)
 		n += told[i];
 	require(!error && !s.wrong && s.of_model == n);
-	/* no more than messages that can have made them; the next input finds none */
+	/* at most one such job per message; deleted, so that the next input finds none */
 	require(s.n - s.of_model <= MESSAGES_MAX);
 	for (i = 0; i < s.n - s.of_model; i++)
 		require(!nl_del_job(&nl, s.strange[i]));
 }
 
-/* What a message of ours came to, in the model. */
+/* Updates the model after a message that it can follow. */
 static void follow(int error, const struct shown *s)
 {
 	uint16_t job = asked.job;
@@ -277,7 +279,7 @@ static void follow(int error, const struct shown *s)
 	}
 }
 
-/* What may have changed jobs without the model: they are looked at one by one. */
+/* A message may have changed jobs that the model cannot follow: asks for each job. */
 static void look_again(void)
 {
 	uint16_t i;
@@ -320,7 +322,7 @@ static void ask(struct bytes *b)
 	require(error || !asked.sound || asked.cmd != THC_CMD_JOB_NEW || may_be_made());
 }
 
-/* As it comes: the rest of the input is all of the message. */
+/* Sends the rest of the input as a message. */
 static void send_raw(struct bytes *b)
 {
 	int fd = mnl_socket_get_fd(nl.socket);

@@ -18,14 +18,14 @@
 #include "seeded.h"
 
 #define SOCKETS		3
-#define CALLS_MAX	40	/* of an input */
+#define CALLS_MAX	40	/* calls of an input */
 #define INPUTS		200
 #define OPTIONS		(THC_OPT_PARTIAL + 1)
 #define GUARD		0xa5
 #define MEMORY_MAX	(4ULL << 30)
-#define NOBODY		(PORT + 1000)	/* nothing answers there */
+#define NOBODY		(PORT + 1000)	/* a port at which no aggregator listens */
 
-/* What a socket was told. */
+/* What the model knows of a socket. */
 static struct told {
 	int		fd;		/* -1: closed */
 	uint64_t	option[OPTIONS];
@@ -146,7 +146,7 @@ static int set_option(struct told *t, struct bytes *b)
 	return error;
 }
 
-/* Bytes of what getsockopt() returns, 0: no such option. */
+/* Bytes that getsockopt() returns; 0 if there is no such option. */
 static socklen_t size_of(int option)
 {
 	switch (option) {
@@ -218,7 +218,7 @@ static bool has_reserved(const struct sockaddr_thc *a)
 	       memcmp(a->sthc_reserved2, (char[8]){ 0 }, 8);
 }
 
-/* Does a byte that has no meaning have a value? */
+/* Is a reserved byte of the address not zero? */
 static bool has_waste(const struct sockaddr_thc *a, socklen_t len, bool bind)
 {
 	unsigned int used = a->sthc_inet == AF_INET ? 4 : a->sthc_inet == AF_INET6 ? 16 : 0, i;
@@ -252,7 +252,7 @@ static int bind_one(struct told *t, struct bytes *b)
 	return error;
 }
 
-/* Begins to join, most of them nobody: that takes longer than to be told no. */
+/* Begins to join, mostly where no aggregator is: then the join ends late. */
 static int connect_one(struct told *t, struct bytes *b)
 {
 	struct sockaddr_thc a;
@@ -266,7 +266,7 @@ static int connect_one(struct told *t, struct bytes *b)
 	memset(area, 0, 512);
 	memcpy(area, &a, sizeof(a));
 	error = connect(t->fd, (void *)area, len) ? -errno : 0;
-	/* nobody has answered yet */
+	/* no aggregator has answered yet */
 	require(error || t->connected);
 	if (error == -EINPROGRESS || error == -EALREADY)
 		require(!has_waste(&a, len, false) && a.sthc_rank < THC_RANKS_MAX &&
@@ -275,7 +275,7 @@ static int connect_one(struct told *t, struct bytes *b)
 	return error;
 }
 
-/* Joins this program, if the input is a rare one. */
+/* Joins this program if the input says so, which is rare. */
 static int join_us(struct told *t, struct bytes *b)
 {
 	struct sockaddr_in worker;
@@ -371,7 +371,7 @@ static int receive_something(struct told *t, struct bytes *b)
 	return n ? 2 : 1;
 }
 
-/* Requests that came, each answered by what fits, or does not. */
+/* Answers the requests received so far, rightly or wrongly. */
 static int answer_some(struct bytes *b)
 {
 	uint8_t what = take(b), most = 8;
@@ -433,7 +433,7 @@ static int other_call(struct told *t, struct bytes *b)
 		break;
 	case 3:
 		error = socket(AF_THC, take(b) % 12, take(b));
-		/* the one type and protocol that there is */
+		/* the only type and protocol of the family */
 		if (error >= 0)
 			return close(error);
 		break;

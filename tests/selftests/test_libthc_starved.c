@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A client of libthc on a host whose AF_THC sockets may hold too little memory for its messages, or
- * for the slots of its job: it waits, as long as it waits for answers or for other ranks to join,
- * and goes on when there is memory.
+ * A client of libthc on a host whose AF_THC sockets may hold too little memory for its messages,
+ * or for its job's slots. The client waits until its timeout for answers or for joining, and goes
+ * on when there is memory.
  */
 #include "afthc.h"
 #include "harness.h"
@@ -10,19 +10,19 @@
 #include <libthc.h>
 #include <pthread.h>
 
-/* A bucket of so many floats is handed over in messages of 1024 chunks, 1.6 MB each: more than the
- * least that all sockets may be told to hold, 1 MiB.
+/* Floats of a bucket, which libthc sends in messages of 1024 chunks, 1.6 MB each: more than 1 MiB,
+ * the least limit for all sockets.
  */
 #define COUNT		(2 << 20)
 #define ALL_RANKS	2
 
-/* Between the end of memory and more of it. */
+/* How long memory is missing, ms. */
 #define WITHOUT_MS	3000
 
 /**
  * struct starved - one rank, a thread
- * @joined_ms: what the last joining took
- * @full: of ranks that are in, and the main thread that takes all memory then
+ * @joined_ms: duration of the last join
+ * @full: barrier of the joined ranks and the main thread, which then takes all memory
  */
 struct starved {
 	unsigned int		rank;
@@ -155,8 +155,8 @@ static size_t values_off(const float *x)
 	return off;
 }
 
-/* Another job's sockets hold more than the host's may from now on, of which one rank sends and the
- * other one does not. 0, or a negative errno.
+/* Another job's sockets hold more than the host's limit from now on, since one of its ranks sends
+ * and the other does not. Returns 0, or a negative errno.
  */
 static int hold_all_memory(int *others)
 {
@@ -200,7 +200,7 @@ TEST_F_TIMEOUT(starved, a_client_does_not_wait_for_ever, 60)
 	begin_ranks(self->ranks, all_reduce_once);
 	end_ranks(self->ranks);
 	for (r = 0; r < ALL_RANKS; r++) {
-		/* one that leaves first is what the other one misses */
+		/* a rank that gives up first is missing for the other */
 		EXPECT_TRUE(self->ranks[r].error == -ENOBUFS || self->ranks[r].error == -EPIPE ||
 			    self->ranks[r].error == -ETIMEDOUT)
 		TH_LOG("%d: %s", self->ranks[r].error, self->ranks[r].sentence);
@@ -226,7 +226,7 @@ TEST_F_TIMEOUT(starved, a_client_waits_for_memory_to_join, 120)
 	end_ranks(self->ranks);
 	for (r = 0; r < ALL_RANKS; r++) {
 		EXPECT_EQ(self->ranks[r].error, 0) TH_LOG("%s", self->ranks[r].sentence);
-		/* it is timed from a little later on */
+		/* the client begins to count a little later */
 		EXPECT_GE(self->ranks[r].joined_ms + 50, WITHOUT_MS);
 		EXPECT_EQ(values_off(self->ranks[r].values), 0);
 	}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The test machine itself: that it is the one that was asked for and has what
- * the tests of the module take for granted. Of the module only that it is
- * there. tests/vm/check says by THC_VM_* what it asked for.
+ * The test machine itself: it is the one that was asked for, and has what the module's tests need;
+ * of the module, only that it is loaded. tests/vm/check tells in THC_VM_* what it asked for.
  */
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -66,7 +65,7 @@ TEST_F(vm, makes_namespaces_with_veth_bridge_and_netem)
 	EXPECT_EQ(system("tc qdisc add dev right root tbf rate 1gbit burst 256k limit 4m"), 0);
 }
 
-/* XDP that is interpreted would be tested here and not be what runs elsewhere. */
+/* An interpreted XDP program would not be the code that runs elsewhere. */
 TEST_F(vm, compiles_xdp_to_machine_code)
 {
 	const struct bpf_insn pass[] = {
@@ -115,7 +114,7 @@ TEST_F(vm, notices_mistakes)
 	EXPECT_TRUE(exists("/proc/self/make-it-fail"));
 }
 
-/* Else a CPU may hang where one enables an event: tests/vm/stage2 says how. */
+/* Without this, a CPU may hang when one enables an event: see tests/vm/stage2. */
 TEST_F(vm, enables_events_without_the_names_of_tasks)
 {
 	FILE *f = fopen("/sys/kernel/tracing/options/record-cmd", "r");
