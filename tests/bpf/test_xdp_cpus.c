@@ -48,8 +48,8 @@ static int run_quietly(struct bpf_program *prog, const u8 *frame, size_t len, u3
 	return err;
 }
 
-/* Sends its ranks' contributions of every round, each twice: a duplicate that
- * is added would show in the sum. Rounds begin together.
+/* Sends the contributions of its ranks in every round, each twice: a duplicate that is added would
+ * change the sum. Both threads begin a round together.
  */
 static void *hammer(void *arg)
 {
@@ -66,7 +66,7 @@ static void *hammer(void *arg)
 		pthread_barrier_wait(&barrier);
 		for (try = 0; try < TRIES; try++) {
 			for (k = 0; k < HALF; k++) {
-				/* one side from below, one from above */
+				/* one thread goes upwards through its ranks, the other downwards */
 				int rank = side->first + (side->first ? HALF - 1 - k : k);
 
 				for (twice = 0; twice < 2; twice++) {
@@ -79,13 +79,13 @@ static void *hammer(void *arg)
 			if (g->number == generation && g->state == THC_FINISHED)
 				break;
 		}
-		/* a lock not got in time was counted; the next try repairs it */
+		/* a packet dropped for want of the lock was counted; the next try repeats it */
 		pthread_barrier_wait(&barrier);
 	}
 	return NULL;
 }
 
-/* The deadline's CLOSE in vain: the quorum is everybody. */
+/* CLOSE never closes a generation here, since the quorum is all ranks. */
 static void *closer(void *arg)
 {
 	u32 *calls = arg, action;
@@ -105,9 +105,7 @@ static void *closer(void *arg)
 	return NULL;
 }
 
-/* Frames of all ranks and rounds. A slot serves its generations in turn; SLOTS slots, four
- * generations.
- */
+/* Builds the frames of all ranks and rounds: SLOTS slots, each with four generations in turn. */
 static void build_frames(void)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
@@ -125,7 +123,7 @@ static void build_frames(void)
 	}
 }
 
-/* Each slot has the sum of all ranks in its last two generations. */
+/* The last two generations of each slot have the sum of all ranks. */
 static void check_slots(const u8 *expected, size_t bytes)
 {
 	const struct thc_seal_key *down = thc_seals_down(rig_seals(2, 1), 1);

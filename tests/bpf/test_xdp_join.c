@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Floods of JOINs that no job admits: a bucketful reaches the daemon, the rest is
- * dropped under its own reason, and the job's own ranks are let through however
- * many strangers ask beside them, each as often as a rank may ask. Who has the job's key is known
- * by the tag, which is of a sender and of an aggregator. Of LEAVEs a bucketful gets through, too.
+ * Floods of JOINs that no job admits: a burst reaches the daemon, the others are dropped under
+ * THC_DROP_FLOOD. The job's own ranks pass, each at its own rate, however many strangers send
+ * JOINs. A JOIN of a host with the job's key is known by its tag, which covers sender and
+ * aggregator. LEAVEs are limited to a burst, too.
  */
 #include <sched.h>
 #include <time.h>
@@ -26,7 +26,7 @@ static u64 now_ns(void)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-/* All CPUs' buckets have their tokens again at @full_at. */
+/* The buckets of all CPUs are full again at @full_at. */
 static void set_buckets(struct rig *rig, u64 full_at)
 {
 	int cpus = libbpf_num_possible_cpus(), c;
@@ -40,7 +40,7 @@ static void set_buckets(struct rig *rig, u64 full_at)
 	free(each);
 }
 
-/* @times JOINs on this CPU; what became of them. */
+/* Runs @times JOINs on this CPU; returns how they were counted. */
 static struct thc_stats flood(struct rig *rig, const u8 *frame, size_t len, int times)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = len,
@@ -76,15 +76,15 @@ static struct rig_request join_of(int rank)
 /* Ways in which no job admits a JOIN. */
 enum stranger {
 	STRANGER_KEY,
-	STRANGER_RANK, /* it has the job's key */
-	STRANGER_HIGH_RANK, /* whose low byte is that of a rank */
+	STRANGER_RANK, /* the sender has the job's key */
+	STRANGER_HIGH_RANK, /* a rank whose low byte is a valid rank */
 	STRANGER_JOB, /* no such job */
 	STRANGER_NUMBER, /* no job can have that number */
 	STRANGER_VERSION, /* of version 1 */
 	STRANGERS
 };
 
-/* @frame_len: of it */
+/* @frame_len: bytes of the frame */
 static void make_stranger(u8 *frame, size_t *frame_len, enum stranger how)
 {
 	struct rig_request r = join_of(how == STRANGER_RANK	 ? RANKS :
@@ -120,7 +120,7 @@ static void flood__none_without_a_token(void **state)
 		st = flood(&rig, frame, len, FLOOD);
 		assert_int_equal(st.drop[THC_DROP_FLOOD], FLOOD);
 		assert_int_equal(st.event[THC_EVENT_MEMBERSHIP], 0);
-		/* nobody has looked at a tag that nobody here could make */
+		/* the tag is not checked: this host has no key to check it */
 		frame[len - 1] ^= 1;
 		st = flood(&rig, frame, len, 1);
 		assert_int_equal(st.drop[THC_DROP_FLOOD], 1);
@@ -128,7 +128,7 @@ static void flood__none_without_a_token(void **state)
 	rig_close(&rig);
 }
 
-/* From a full bucket: its burst, and what time adds, which is measured. */
+/* A full bucket passes its burst, and as many tokens as the measured time adds. */
 static void flood__a_bucketful_reaches_the_daemon(void **state)
 {
 	u8 frame[RIG_FRAME_MAX];
@@ -157,8 +157,8 @@ static void flood__a_bucketful_reaches_the_daemon(void **state)
 	rig_close(&rig);
 }
 
-/* Ranks with the key need no token of the strangers, joined or not, and from whatever address. Each
- * has its own, and one that asks too often keeps no other one out.
+/* JOINs with the key need no strangers' token, whether their rank has joined or not, and from any
+ * address. Each rank has tokens of its own, so a rank that joins too often stops no other rank.
  */
 static void flood__ranks_pass_by_their_own_tokens(void **state)
 {
@@ -198,7 +198,7 @@ static void flood__ranks_pass_by_their_own_tokens(void **state)
 	rig_close(&rig);
 }
 
-/* A recorded LEAVE is its rank's, and does not keep that rank from joining. */
+/* A recorded LEAVE takes the tokens of its rank for LEAVE, which that rank's JOIN does not need. */
 static void flood__of_leaves_is_a_ranks(void **state)
 {
 	struct rig_request leave = { .op = THC_OP_LEAVE, .job = 2, .rank = 1 }, join = join_of(1);
@@ -226,8 +226,8 @@ static void flood__of_leaves_is_a_ranks(void **state)
 	rig_close(&rig);
 }
 
-/* A stranger's JOIN with a token goes to the daemon, which says why it is refused: there is no
- * key here that could tell whether its tag is right. Its form is looked at.
+/* A stranger's JOIN with a token goes to the daemon, which tells why the JOIN is refused: XDP has
+ * no key to check the tag. XDP checks the form.
  */
 static void stranger__goes_to_the_daemon(void **state)
 {
@@ -261,8 +261,8 @@ static size_t make_join(u8 *frame, int rank, bool v6, const struct thc_end *end)
 	return rig_frame(frame, &f, packet, rig_membership(packet, &h, end, nonce, JOIN_LEN));
 }
 
-/* A JOIN under the job's key is let through without a stranger's token if it is of its sender, of
- * this aggregator and as it was sent; else it is dropped, and takes no token.
+/* A JOIN under the job's key passes without a stranger's token if the tag fits its sender, this
+ * aggregator and its contents; otherwise it is dropped, and takes no token.
  */
 static void check_join(struct rig *rig, bool v6)
 {
@@ -287,7 +287,7 @@ static void check_join(struct rig *rig, bool v6)
 		st = flood(rig, frame, len, 1);
 		assert_int_equal(st.drop[THC_DROP_TAG], 1);
 	}
-	/* tag and nonce: bytes that make it neither another job's nor a stranger's */
+	/* bytes of tag and nonce: a change there names no other job and makes no stranger */
 	len = make_join(frame, 1, v6, &end);
 	for (at = 0; at < 8 + JOIN_LEN; at++) {
 		u8 *byte = frame + (at < 8 ? len - JOIN_LEN - 40 + at : len - JOIN_LEN + at - 8);
@@ -314,7 +314,9 @@ static void join__is_of_its_sender(void **state)
 	rig_close(&rig);
 }
 
-/* In a job without a key a JOIN with key_id 0 and a sum is a rank's, another one a stranger's. */
+/* In a job without a key, a JOIN with key_id 0 and the right sum is a rank's; with another key_id
+ * it is a stranger's.
+ */
 static void join__without_a_key(void **state)
 {
 	struct rig_request r = join_of(1);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Every op, 1 to 8 contributors, in random order, with duplicates and with
- * packets of past and future generations in between, under each seal: lanes and
- * answers of thc_xdp are compared bit for bit with plain integers per coordinate (rig.h)
- * and with include/thc/aggregator/lane.h in user space. Then what ends a generation
- * otherwise: a new epoch, and thc_close.
+ * Every op, 1 to 8 contributors, in random order, with duplicates and with packets of past and
+ * future generations in between, under each seal: lanes and answers of thc_xdp equal, bit for bit,
+ * plain integers per coordinate (rig.h) and include/thc/aggregator/lane.h in user space. Then the
+ * other ends of a generation: a new epoch, and thc_close.
  */
 #include "rig.h"
 
@@ -85,7 +84,7 @@ static u8 row_bits(const struct op_case *c)
 	return c->op == THC_OP_LUT_ADD ? c->width : 4;
 }
 
-/* The header-only answer in @out: op, and who is in. */
+/* The answer in @out has no lanes; it tells op and contributors. */
 static void expect_told(const u8 *out, size_t len, u8 op, u8 flags, int rank, u64 bitmap)
 {
 	struct thc_hdr h;
@@ -100,7 +99,7 @@ static void expect_told(const u8 *out, size_t len, u8 op, u8 flags, int rank, u6
 	assert_true(rig_sealed(&h, NULL, 0));
 }
 
-/* Finished: lanes, generation and answer header say what they should. */
+/* The generation is finished: lanes, generation and answer header are right. */
 static void expect_finished(struct life *l, int generation, const u8 *out)
 {
 	const struct thc_generation *g = &l->rig.slots[64 + l->slot].generation[generation & 1];
@@ -138,7 +137,7 @@ static void expect_finished(struct life *l, int generation, const u8 *out)
 	assert_int_equal(rig_sealed(&h, expected, sizeof(expected)), rig_seal == THC_SEAL_NONE);
 }
 
-/* A packet that must not count, of whatever kind chance picks. */
+/* Sends a packet of a random kind that must not be added. */
 static void disturb(struct life *l, int generation, u64 in)
 {
 	int rank = rig_draw(&l->seed) % l->n;
@@ -155,7 +154,7 @@ static void disturb(struct life *l, int generation, u64 in)
 		expect_told(out, len, THC_OP_WAIT, 0, rank, in);
 		l->t.waited++;
 		return;
-	case 1: /* somebody missed the last answer, if there is one */
+	case 1: /* a rank that missed the last answer, if there is one */
 		if (generation < 1)
 			return;
 		action = life_send(l, generation - 1, rank, out, &len);
@@ -164,7 +163,7 @@ static void disturb(struct life *l, int generation, u64 in)
 		expect_finished(l, generation - 1, out);
 		l->t.repeated++;
 		return;
-	case 2: /* a straggler, too late: from here on `generation` is open */
+	case 2: /* a straggler, too late: after the first packet of `generation` */
 		if (generation < 2 || !in)
 			return;
 		action = life_send(l, generation - 2, rank, out, &len);
@@ -172,7 +171,7 @@ static void disturb(struct life *l, int generation, u64 in)
 		expect_told(out, len, THC_OP_STALE, THC_F_KNOWN, rank, l->job->all);
 		l->t.stale++;
 		return;
-	default: /* ahead of all: those who are not are named, if anybody was here */
+	default: /* a generation too early: the answer names the contributors of the slot, if any */
 		action = life_send(l, generation + (in ? 1 : 2), rank, out, &len);
 		l->t.busy++;
 		assert_int_equal(action, in || generation ? XDP_REDIRECT : XDP_DROP);
@@ -226,8 +225,8 @@ static void check_tally(struct life *l)
 			 l->t.added + l->t.waited + l->t.repeated + l->t.stale + l->t.busy);
 }
 
-/* Each number of ranks loads the programs anew, which takes an emulated machine seconds:
- * there THC_TEST_RANKS leaves out the small ones.
+/* Each number of ranks loads the programs anew, which takes an emulated machine seconds: there
+ * THC_TEST_RANKS leaves out small numbers.
  */
 static int fewest_ranks(void)
 {
@@ -240,7 +239,7 @@ static int fewest_ranks(void)
 	return fewest;
 }
 
-/* The job's table, and what else its sums need. */
+/* The job gets the case's table and flags. */
 static void live_by(struct life *l, const struct op_case *c)
 {
 	l->c = c;
@@ -277,7 +276,9 @@ static void ops__every_op_every_order(void **state)
 	rig_seal = THC_SEAL_NH;
 }
 
-/* Indices of @bits bits into sums of @width bits, and the steepest table for N_MAX of them. */
+/* A case with indices of @bits bits and sums of @width bits; the table has the highest levels that
+ * N_MAX ranks can add.
+ */
 static struct op_case case_of(struct life *l, u8 bits, u8 width)
 {
 	u64 most = ((1ULL << width) - 1) / N_MAX;
@@ -314,7 +315,7 @@ static void expect_misfit(struct life *l, const struct rig_request *r, size_t by
 			 l->c->width, l->c->sum_width, r->width, bytes, why);
 }
 
-/* Requests of another width or length than their job's. */
+/* Requests whose width or length is not their job's are dropped. */
 static void expect_misfits(struct life *l)
 {
 	size_t right = rig_payload(THC_OP_LUT_ADD, l->c->width, l->c->sum_width), bytes;
@@ -335,7 +336,7 @@ static void expect_misfits(struct life *l)
 	expect_misfit(l, &r, right + 8, THC_DROP_LENGTH);
 }
 
-/* Any number of bits with sums of any width: 28 rows, by as many ranks as overflow none of them. */
+/* 28 rows, every number of bits with sums of every width, each with as many ranks as it allows. */
 static void ops__every_row_every_order(void **state)
 {
 	struct life l = { .seed = 20241, .n = N_MAX, .made = true };
@@ -368,7 +369,7 @@ static void ops__every_row_every_order(void **state)
 	rig_seal = THC_SEAL_NH;
 }
 
-/* Rank @rank contributes the indices of its data, or what they stand for as lanes. */
+/* Rank @rank contributes the indices of its data, or the lanes with their levels. */
 static u32 send_either(struct life *l, u32 generation, u32 rank, bool lanes, u8 *out)
 {
 	struct rig_request r = {
@@ -388,7 +389,7 @@ static u32 send_either(struct life *l, u32 generation, u32 rank, bool lanes, u8 
 	return rig_send(&l->rig, &r, sums, sizeof(sums), out, NULL);
 }
 
-/* Whoever of the ranks sends lanes, the sums are those of indices. */
+/* Whichever ranks send lanes, the sums equal those of indices. */
 static void ops__indices_and_sums_meet(void **state)
 {
 	struct life l = { .seed = 4711, .n = 4 };
@@ -409,7 +410,7 @@ static void ops__indices_and_sums_meet(void **state)
 		rig_reference(expected, THC_OP_LUT_ADD, 4, l.c->answer_width, life_table(&l),
 			      by_rank, l.n);
 		for (mask = 0; mask < 1 << 4; mask++) {
-			/* each rank is the first one sometimes */
+			/* each rank comes first at some time */
 			for (i = 0; i < 4; i++) {
 				rank = (mask * 3 + i) % 4;
 				assert_int_equal(send_either(&l, mask, rank, mask >> rank & 1, out),
@@ -430,7 +431,7 @@ static void ops__indices_and_sums_meet(void **state)
 
 /* --- several rows ------------------------------------------------------------- */
 
-/* Bits of a sum by a row, and its table, by the bits of an index. Some rows have equal sums. */
+/* Width of a row's sums, and its table, by the bits of an index. Some rows have equal widths. */
 static const u8 sum_of_row[9] = { 0, 4, 4, 8, 8, 8, 16, 16, 32 };
 static u16 row_table[9][THC_LEVELS_MAX];
 
@@ -471,7 +472,9 @@ static u32 send_row(struct life *l, u8 bits, u32 generation, u32 rank, bool lane
 	return rig_send(&l->rig, &r, sums, sizeof(sums), out, len);
 }
 
-/* Indices by any other row are told who is there, be their sums as wide or not. */
+/* Indices by another row are answered with the contributors, even if both rows' sums have one
+ * width.
+ */
 static void send_strays(struct life *l, u8 bits, u32 generation, u32 rank, u64 in)
 {
 	struct thc_stats before = rig_stats(&l->rig), now;
@@ -516,7 +519,7 @@ static void add_chunk(struct life *l, u8 bits, u32 generation, u32 mask)
 	assert_int_equal(out[42 + offsetof(struct thc_hdr, width)], sum_of_row[bits]);
 }
 
-/* Chunks of one slot by one row after the other; each rank sends lanes, or indices, first. */
+/* Chunks of one slot use the rows in turn; each rank comes first with lanes, and with indices. */
 static void ops__rows_of_one_job(void **state)
 {
 	struct life l = { .seed = 815, .n = 4 };
@@ -530,14 +533,14 @@ static void ops__rows_of_one_job(void **state)
 		rig_fill(&l.seed, data[0][i], sizeof(data[0][i]));
 	for (g = 0; g < 8 * 16; g++)
 		add_chunk(&l, (u8)(1 + g * 3 % 8), g, g / 8);
-	/* and without the row there is no such request */
+	/* without its row a request is dropped */
 	l.job->widths.sum[4] = 0;
 	assert_int_equal(send_row(&l, 5, g, 0, false, NULL, NULL), XDP_DROP);
 	assert_int_equal(rig_stats(&l.rig).drop[THC_DROP_WIDTH], 1);
 	rig_close(&l.rig);
 }
 
-/* The generation counter wraps around like any other number. */
+/* Generation numbers wrap around. */
 static void ops__generations_wrap(void **state)
 {
 	struct life l = { .seed = 3, .n = 2, .c = &op_cases[0] };
@@ -572,7 +575,7 @@ static void ops__generations_wrap(void **state)
 	rig_close(&l.rig);
 }
 
-/* Answer @out to @request, a frame of rank @r->rank, says that @epoch is current, and whose. */
+/* Answer @out to the frame @request of rank @r->rank names the epoch @epoch and who began it. */
 static void expect_epoch(const u8 *out, size_t len, const u8 *request, const struct rig_request *r,
 			 u16 restarter, u32 epoch, u64 joined)
 {
@@ -597,8 +600,8 @@ static __be64 tag_of(const struct thc_hdr *h, const struct thc_seal_key *key)
 	return thc_be64(thc_seal_tag_of(THC_SEAL_NH, key, h, h + 1, LUT_BYTES / 8));
 }
 
-/* Of a rank's headers XDP keeps what SipHash makes of their beginning, which is another one with
- * another key, though one in 2^32 has the same name, or of another epoch.
+/* XDP keeps, per rank, SipHash's state after the headers' first words. A state of another key,
+ * which has the same name once in 2^32, or of another epoch must not be used.
  */
 static void seal__of_each_key_and_beginning(void **state)
 {
@@ -616,7 +619,9 @@ static void seal__of_each_key_and_beginning(void **state)
 	rig_test(&rig, 2);
 	key = &rig.seals[2].up[1];
 	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
-	/* no answer between, which has a beginning of its own: the first of two contributions */
+	/* no answer in between, which would begin differently: only the first of two ranks
+	 * contributes
+	 */
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
 	for (half = 0; half < 2; half++) {
 		r.slot++;
@@ -641,7 +646,7 @@ static void seal__of_each_key_and_beginning(void **state)
 	rig_close(&rig);
 }
 
-/* What is remembered is used, but not by whoever finds it taken. */
+/* XDP uses a kept state, but neither uses nor replaces one that another packet is using. */
 static void seal__of_a_beginning_that_is_taken(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 1 };
@@ -689,13 +694,13 @@ static void epoch__old_ones_are_told(void **state)
 	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
 
-	/* the old keys are still there, for what came of the old epoch */
+	/* the old keys are kept for packets of the old epoch */
 	rig_epoch(&rig, 2, 2);
 	job->restarter = 1;
 	job->joined = 2;
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, out, &out_len), XDP_REDIRECT);
 	expect_epoch(out, out_len, frame, &r, 1, 2, 2);
-	/* nothing of the old epoch is left once the new one arrives */
+	/* the new epoch's first packet clears the old contributions */
 	assert_int_equal(rig.slots[64].generation[0].bitmap, 1);
 	r.epoch = 2;
 	r.rank = 1;
@@ -713,7 +718,7 @@ static void epoch__old_ones_are_told(void **state)
 	rig_close(&rig);
 }
 
-/* An aggregator that started anew knows no rank, but older epochs from its own. */
+/* After a restart the aggregator knows no rank, but it can tell older epochs from its own. */
 static void epoch__before_the_aggregator_restarted_is_told(void **state)
 {
 	struct rig_request r = { .op = THC_OP_LUT_ADD, .width = 4, .job = 2, .epoch = 8 };
@@ -737,7 +742,7 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	assert_memory_equal(out + 30, frame + 26, 4);
 	assert_memory_equal(out + 36, frame + 34, 2);
 
-	/* of this epoch, of a later one, of no rank: dropped */
+	/* packets of this epoch, of a later one, or of no rank are dropped */
 	r.epoch = 9;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
 	r.epoch = 10;
@@ -745,7 +750,7 @@ static void epoch__before_the_aggregator_restarted_is_told(void **state)
 	r.epoch = 8;
 	r.rank = 2;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, NULL, NULL), XDP_DROP);
-	/* by chance of this epoch's key: the tag has to be right, and then it is told as well */
+	/* the key's name is by chance that of this epoch: the tag decides, and is wrong */
 	frame[42 + offsetof(struct thc_hdr, epoch) + 3] = 8;
 	memcpy(frame + 42 + offsetof(struct thc_hdr, key_id), &rig.seals[2].up[1].id, 4);
 	assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL), XDP_DROP);
@@ -768,7 +773,9 @@ static u32 run_close(struct rig *rig, u32 job, u32 slot, u32 generation)
 	return rig_run(rig->skel->progs.thc_close, frame, sizeof(frame), NULL, NULL);
 }
 
-/* What does not name slot 5's open generation of job 2, or finds its lock held, closes nothing. */
+/* A CLOSE closes nothing if it does not name slot 5's open generation of job 2, or if the lock is
+ * held.
+ */
 static void expect_no_close(struct rig *rig)
 {
 	assert_int_equal(run_close(rig, 2, 5, 1), XDP_DROP); /* another generation */
@@ -823,9 +830,9 @@ static void check_close(void)
 	down = thc_seals_down(rig_seals(2, 1), 1);
 	digest = thc_seal_digest(rig_seal, down, expected, THC_LANE_WORDS);
 	assert_memory_equal(&g->digest, &digest, sizeof(digest));
-	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* once is enough */
+	assert_int_equal(run_close(&rig, 2, 5, 0), XDP_DROP); /* a second CLOSE does nothing */
 
-	/* who comes now gets the result, is not in it, and sees that */
+	/* a rank that comes now gets the result, and sees that it is not in it */
 	r.rank = 0;
 	assert_int_equal(rig_send(&rig, &r, data[0][0], LUT_BYTES, out, NULL), XDP_REDIRECT);
 	memcpy(&h, out + 42, sizeof(h));
@@ -861,7 +868,7 @@ static void close__without_a_key(void **state)
 	rig_seal = THC_SEAL_NH;
 }
 
-/* Of an epoch that is over nothing is closed: its keys are not this epoch's. */
+/* CLOSE does not close a generation of the epoch before: its keys are not this epoch's. */
 static void close__not_of_an_old_epoch(void **state)
 {
 	struct rig_request r = {
@@ -886,8 +893,8 @@ static void close__not_of_an_old_epoch(void **state)
 	rig_close(&rig);
 }
 
-/* The daemon does not come round to emptying the ring: answers are lost, not
- * packets, and that is counted. Headers, which anybody can have sent, leave half of it to sums.
+/* The daemon does not empty the ring: answers are lost and counted, packets are not. Answers
+ * without lanes, which anybody can cause, leave half of the ring to sums.
  */
 static void relay__full_ring_is_counted(void **state)
 {
@@ -913,7 +920,7 @@ static void relay__full_ring_is_counted(void **state)
 	room = bpf_map__max_entries(rig.skel->maps.relay) / bytes;
 	half = bpf_map__max_entries(rig.skel->maps.relay) / 2 / bytes + 1;
 	len = rig_build(frame, &r, data[0][0], LUT_BYTES);
-	for (i = 0; i < half + 10; i++) /* the first one is added, then it waits */
+	for (i = 0; i < half + 10; i++) /* the first one is added, the others get WAIT */
 		assert_int_equal(rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL),
 				 XDP_DROP);
 	st = rig_stats(&rig);
@@ -922,7 +929,7 @@ static void relay__full_ring_is_counted(void **state)
 	assert_int_equal(st.event[THC_EVENT_WAITED], half + 9);
 	assert_int_equal(st.event[THC_EVENT_RELAYED], half);
 	assert_int_equal(st.event[THC_EVENT_LOST], 9);
-	/* the sum, and then it is asked for again and again */
+	/* the sum, and repeated requests for it */
 	r.rank = 1;
 	len = rig_build(frame, &r, data[0][1], LUT_BYTES);
 	for (i = 0; i < room - half + 10; i++)
@@ -937,8 +944,8 @@ static void relay__full_ring_is_counted(void **state)
 	rig_close(&rig);
 }
 
-/* Claims of 64 workers, each with all 128 words of a packet filled: of CLAIM the places of ranks
- * below 32 stay, of CLAIM_HIGH those of the others.
+/* Claims of 64 workers, each with all 128 words of a packet filled: CLAIM keeps the words of ranks
+ * below 32, CLAIM_HIGH those of the other ranks.
  */
 static void claim__of_its_worker(void **state)
 {
@@ -970,8 +977,8 @@ static void claim__of_its_worker(void **state)
 	rig_close(&rig);
 }
 
-/* Instructions that the verifier of any kernel looks at, at most; a program that makes it look at
- * more cannot be loaded there.
+/* The verifier of any kernel looks at no more instructions than this, and refuses a program that
+ * needs more.
  */
 #define VERIFIER_LIMIT 1000000
 

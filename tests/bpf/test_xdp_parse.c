@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What thc_xdp lets pass, what it takes and what it refuses: packet tables
- * for every branch of bpf/parse.bpf.h and one for every drop reason. Each
- * packet is counted once and where it belongs, and nothing that is refused or
- * passed leaves a trace in a slot.
+ * Which packets thc_xdp passes, takes and refuses: packet tables for every branch of
+ * bpf/parse.bpf.h and one for every drop reason. Each packet is counted once and under the right
+ * name, and a packet that is refused or passed changes no slot.
  */
 #include <stdio.h>
 #include <time.h>
@@ -62,7 +61,7 @@ static size_t lut_packet(u8 *packet)
 	return rig_packet(packet, &h, payload, LUT_LEN);
 }
 
-/* @frame passes as it came, and nobody counted it. */
+/* @frame passes unchanged and uncounted. */
 static void expect_foreign(const char *what, const u8 *frame, size_t len)
 {
 	u8 out[RIG_FRAME_MAX];
@@ -160,7 +159,7 @@ static void parse__foreign_passes_untouched(void **state)
 	frame[14] = 0x40;
 	expect_foreign("version 4 behind the type of IPv6", frame, len);
 
-	/* two tags: the inner one stands where the type should be */
+	/* two tags: the inner tag stands in the place of the EtherType */
 	f = base4;
 	f.vlan = 7;
 	len = rig_frame(frame, &f, packet, packet_len);
@@ -191,7 +190,7 @@ static void parse__accepts(void **state)
 			assert_int_equal(job->member[0].tagged, vlan != 0);
 			assert_memory_equal(job->member[0].mac, f.src_mac, 6);
 
-			/* Ethernet may pad, and some NICs leave their trailers */
+			/* Ethernet may pad frames, and some NICs append trailers */
 			fresh();
 			memset(frame + len, 0xee, 9);
 			expect_event("trailing bytes", frame, len + 9, XDP_DROP, THC_EVENT_ADDED);
@@ -200,7 +199,7 @@ static void parse__accepts(void **state)
 	job->member[0].addr = rig_addr(false, 10);
 }
 
-/* Cut anywhere, a frame is foreign until its port is known, then truncated. */
+/* A frame cut anywhere is foreign as long as its port is missing, then truncated. */
 static void parse__truncated_everywhere(void **state)
 {
 	u8 packet[1200], frame[RIG_FRAME_MAX];
@@ -256,7 +255,7 @@ static void drop__frame(void **state)
 	     f.ip_len = 8 + packet_len + 1);
 	DROP("UDP shorter than IP", base, THC_DROP_LENGTH, f.udp_len = 8 + packet_len - 8);
 	DROP("UDP shorter than IPv6", base6, THC_DROP_LENGTH, f.udp_len = 8 + packet_len - 8);
-	/* a good packet, and something between its end and that of the IP packet */
+	/* a good packet, with bytes between the ends of UDP and IP */
 	memset(packet + packet_len, 0, 8);
 	DROP("IP longer than UDP", base, THC_DROP_LENGTH,
 	     (packet_len += 8, f.udp_len = packet_len));
@@ -268,7 +267,7 @@ static void drop__frame(void **state)
 	job->ttl_min = 255;
 	DROP("one router on the way", base, THC_DROP_HOPS, f.ttl = 254);
 	DROP("one router on the way, IPv6", base6, THC_DROP_HOPS, f.ttl = 254);
-	/* nothing else of it is looked at */
+	/* the hop count is checked first: the tag is not */
 	packet[packet_len - 1]++;
 	DROP("from afar and corrupted", base, THC_DROP_HOPS, f.ttl = 64);
 	DROP("corrupted", base, THC_DROP_TAG, f.ttl = 255);
@@ -286,14 +285,14 @@ static void drop__frame(void **state)
 #define EXTS_MAX 128 /* bytes of extension headers */
 #define FOREIGN (-1)
 
-/* IPv6 extension headers in front of UDP, or of @last: @kinds, by their numbers. Each but a
- * fragment's has as many units behind its first one as it has predecessors.
+/* IPv6 extension headers @kinds, by their numbers, in front of UDP or @last. Each header but a
+ * fragment's has a unit of 8 bytes, and another one per predecessor.
  */
 struct chain {
 	u8 kinds[6];
 	int n;
 	u8 last; /* 17 unless set */
-	u16 offset; /* of the fragment, and its flag */
+	u16 offset; /* the fragment header's offset and flag */
 	int why; /* a drop reason, or FOREIGN */
 };
 
@@ -320,8 +319,9 @@ static size_t put_chain(u8 *out, const struct chain *c)
 	return at;
 }
 
-/* Extension headers in front of UDP to one of our ports: what thcd's socket would hear is dropped,
- * as far as it is followed. 0: hop by hop, 43: routing, 44: fragment, 60: destination, 51: AH.
+/* Extension headers in front of UDP to one of our ports: XDP drops packets that thcd's socket
+ * would receive, as far as it follows the chain. 0: hop by hop, 43: routing, 44: fragment, 60:
+ * destination, 51: AH.
  */
 static const struct chain chains[] = {
 	{ { 0 }, 1, .why = THC_DROP_IP_OPTIONS },
@@ -331,7 +331,7 @@ static const struct chain chains[] = {
 	{ { 60, 60, 60, 60 }, 4, .why = THC_DROP_IP_OPTIONS },
 	{ { 60, 60, 60, 60, 60 }, 5, .why = FOREIGN },
 	{ { 44 }, 1, .offset = 1, .why = THC_DROP_FRAGMENT },
-	{ { 44 }, 1, .offset = 0, .why = THC_DROP_FRAGMENT }, /* all of a packet */
+	{ { 44 }, 1, .offset = 0, .why = THC_DROP_FRAGMENT }, /* the only fragment of a packet */
 	{ { 44 }, 1, .offset = 8, .why = FOREIGN },
 	{ { 44 }, 1, .offset = 0xfff9, .why = FOREIGN },
 	{ { 0, 44 }, 2, .offset = 1, .why = THC_DROP_FRAGMENT },
@@ -371,7 +371,7 @@ static void drop__extension_headers(void **state)
 			else
 				expect_drop(what, frame, len, c->why);
 		}
-		/* and nothing else that has such headers */
+		/* other packets with such headers pass */
 		f.dport = RIG_PORT + THC_PORT_SPAN;
 		len = rig_frame(frame, &f, packet, packet_len);
 		expect_foreign("extension headers, another port", frame, len);
@@ -382,7 +382,7 @@ static void drop__extension_headers(void **state)
 	}
 }
 
-/* Requests that differ from a good one in one thing. */
+/* Requests that differ from a right one in a single field are dropped. */
 #define DROP(reason, bytes, change) \
 	do { \
 		rig_header(&h, &lut); \
@@ -465,7 +465,7 @@ static void drop__job_rank_slot(void **state)
 	DROP(THC_DROP_SLOT, LUT_LEN, h.chunk = thc_be32(1));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.chunk = thc_be32(128));
 	DROP(THC_DROP_SLOT, LUT_LEN, h.generation = thc_be32(1));
-	/* there is nobody to name */
+	/* without contributors the answer could name nobody */
 	DROP(THC_DROP_BUSY, LUT_LEN,
 	     (fresh(), rig.slots[64].epoch = 1, rig.slots[64].top = -1, h.generation = thc_be32(1),
 	      h.chunk = thc_be32(128)));
@@ -486,7 +486,7 @@ static void drop__job_rank_slot(void **state)
 }
 #undef DROP
 
-/* @frame is dropped for @reason, and its sender is told whose contributions are there. */
+/* @frame is dropped for @reason, and the answer tells its sender the contributors. */
 static void expect_differs(const char *what, const u8 *frame, size_t len,
 			   enum thc_drop_reason reason, u64 ranks)
 {
@@ -505,7 +505,7 @@ static void expect_differs(const char *what, const u8 *frame, size_t len,
 	if (st.received != 1 || st.drop[reason] != 1)
 		fail_msg("%s: reason %d was not counted once", what, reason);
 	assert_memory_equal(before, rig.slots, sizeof(before));
-	/* to its sender, no longer than what it sent, and sealed */
+	/* the answer goes to the sender, is no longer than the request, and is sealed */
 	assert_int_equal(out_len, HEAD + sizeof(h));
 	assert_true(out_len <= len);
 	assert_memory_equal(out + 30, frame + 26, 4);
@@ -521,7 +521,7 @@ static void expect_differs(const char *what, const u8 *frame, size_t len,
 	assert_true(rig_sealed(&h, NULL, 0));
 }
 
-/* What the slot already holds must agree; who disagrees learns with whom. */
+/* A request must agree with its slot; the sender of another one learns the contributors. */
 static void differs__is_told(void **state)
 {
 	struct rig_frame f = rig_way(&lut, false);
@@ -559,7 +559,7 @@ static void differs__is_told(void **state)
 	expect_drop("an epoch that ended in between", frame, len, THC_DROP_MISMATCH);
 }
 
-/* Who sends is asked before the tag: a stranger's packet is not read to its end. */
+/* XDP checks the sender before the tag: it does not read a stranger's packet to its end. */
 static void drop__strangers_before_the_tag(void **state)
 {
 	struct rig_frame f = rig_way(&lut, false);
@@ -585,7 +585,7 @@ static void drop__strangers_before_the_tag(void **state)
 	DROP(THC_DROP_ADDRESS, LUT_LEN, h.rank = thc_be16(1));
 	DROP(THC_DROP_OP, LUT_LEN, h.op = THC_OP_CLOSE);
 	DROP(THC_DROP_ADDRESS, LUT_LEN, (h.op = THC_OP_CLOSE, h.rank = thc_be16(1)));
-	/* how long it is shows without a tag, too; what it says of itself does not */
+	/* the length is checked without a tag, header fields are not */
 	DROP(THC_DROP_LENGTH, 40, h.flags = 1);
 	DROP(THC_DROP_TAG, LUT_LEN, h.flags = 1);
 	DROP(THC_DROP_TAG, LUT_LEN, h.width = 5);
@@ -598,7 +598,7 @@ static void drop__strangers_before_the_tag(void **state)
 #define KEY_AT offsetof(struct thc_hdr, key_id)
 #define TAG_AT offsetof(struct thc_hdr, tag)
 
-/* What a change of byte @i of the header must be noticed as. */
+/* The drop reason for a change of byte @i of the header. */
 static enum thc_drop_reason changed(const u8 *frame, size_t i)
 {
 	u16 rank = frame[HEAD + 18] << 8 | frame[HEAD + 19];
@@ -614,8 +614,8 @@ static enum thc_drop_reason changed(const u8 *frame, size_t i)
 	return THC_DROP_TAG;
 }
 
-/* @frame, of rank 0, is of another key: it is told that its epoch is over, and nothing else is
- * changed.
+/* @frame of rank 0 names another key: the answer tells that its epoch is over, and nothing else
+ * changes.
  */
 static void expect_epoch(const u8 *frame, size_t len)
 {
@@ -642,7 +642,7 @@ static void expect_epoch(const u8 *frame, size_t len)
 	assert_int_equal(rig_ends(&h, &end, request.tag), rig_seal != THC_SEAL_NH);
 }
 
-/* Under each seal, which the job has from here on. */
+/* The job uses this seal from here on. */
 static void seal_with(u8 seal)
 {
 	rig_seal = seal;
@@ -650,7 +650,7 @@ static void seal_with(u8 seal)
 	fresh();
 }
 
-/* Any single bit changed on the way is noticed, wherever it is. */
+/* Any single changed bit is noticed. */
 static void drop__any_bit(void **state)
 {
 	u8 frame[RIG_FRAME_MAX], seal;
@@ -676,8 +676,8 @@ static void drop__any_bit(void **state)
 	}
 }
 
-/* Payloads with a subprogram of their own, and copied ones: all see their last byte, and their
- * first.
+/* Payloads that a subprogram of their own reads, and payloads that are copied: the tag covers the
+ * first and the last byte.
  */
 static void drop__any_length(void **state)
 {
@@ -773,8 +773,8 @@ static void drop__without_a_seal(void **state)
 	seal_with(THC_SEAL_NH);
 }
 
-/* Where answers by fanout go is learnt from what is added, and from nothing else: neither from a
- * packet whose tag is wrong, nor from a copy of one.
+/* Only a contribution that is added tells where a rank's answers by fanout go: neither a packet
+ * with a wrong tag nor a copy does.
  */
 static void heard__only_who_has_the_key(void **state)
 {
@@ -797,7 +797,7 @@ static void heard__only_who_has_the_key(void **state)
 		packet[at[i]] ^= 1;
 		len = rig_frame(frame, &f, packet, packet_len);
 		rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL);
-		/* as long as no payload is */
+		/* a length that no payload has */
 		len = rig_frame(frame, &f, packet, packet_len - 8);
 		rig_run(rig.skel->progs.thc_xdp, frame, len, NULL, NULL);
 		packet[at[i]] ^= 1;
@@ -818,14 +818,14 @@ static void heard__only_who_has_the_key(void **state)
 	expect_event("a copy", frame, len, XDP_REDIRECT, THC_EVENT_WAITED);
 	assert_memory_not_equal(m->mac, f.src_mac, sizeof(f.src_mac));
 	assert_int_equal(m->vlan, thc_be16(9));
-	/* the rank has another NIC: its next contribution says so */
+	/* the rank has a new NIC, and its next contribution tells its address */
 	fresh();
 	expect_event("another NIC", frame, len, XDP_DROP, THC_EVENT_ADDED);
 	assert_memory_equal(m->mac, f.src_mac, sizeof(f.src_mac));
 	assert_int_equal(m->vlan, thc_be16(8));
 }
 
-/* ns, as the programs' clock has it, a tick late. */
+/* Time in ns by the programs' clock, which is up to a tick late. */
 static u64 now_ns(void)
 {
 	struct timespec t;
@@ -836,8 +836,8 @@ static u64 now_ns(void)
 
 #define TOLD_NS (100 * 1000000ULL)
 
-/* A rank is told at most once in 100 ms that its key is of no epoch; then its packets are dropped
- * until they are told again. Other ranks have their own turn.
+/* A rank is told at most once in 100 ms that its key belongs to no epoch; packets in between are
+ * dropped. Each rank has an interval of its own.
  */
 static void epoch__is_told_seldom(void **state)
 {
@@ -850,7 +850,7 @@ static void epoch__is_told_seldom(void **state)
 	fresh();
 	other.rank = 1;
 	job->member[1].told_at = 0;
-	/* on a machine that stands still for 100 ms once more */
+	/* again if the machine has paused for 100 ms */
 	for (k = 0; k < 100; k++) {
 		len = rig_build(frame, &lut, payload, LUT_LEN);
 		frame[HEAD + KEY_AT] ^= 1;
@@ -912,7 +912,7 @@ static void membership__passes_to_the_daemon(void **state)
 	len = rig_build(frame, &join, payload, JOIN_LEN);
 	expect_drop("JOIN to a port that thcd does not hear", frame, len, THC_DROP_SLOT);
 	join.slot = 0;
-	/* it is the daemon that says what is wrong with it */
+	/* the daemon tells why this JOIN is wrong */
 	join.rank = 200;
 	len = rig_build(frame, &join, payload, JOIN_LEN);
 	expect_event("JOIN of an impossible rank", frame, len, XDP_PASS, THC_EVENT_MEMBERSHIP);
@@ -946,7 +946,7 @@ static void membership__passes_to_the_daemon(void **state)
 	assert_true(slots_untouched());
 }
 
-/* An answer that cannot go out is counted; its cause was still added. */
+/* An answer that cannot be sent is counted as lost; the contribution was added all the same. */
 static void answer__lost(void **state)
 {
 	struct rig_request r = lut;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Answers over real sockets (bpf/reply.bpf.h): to a group, to each, repeats;
- * and what goes to the daemon.
+ * Answers over real sockets (bpf/reply.bpf.h): to a group, to each rank, repeated; and packets
+ * that go to the daemon.
  */
 #include "net.h"
 
@@ -19,7 +19,7 @@ static void expect_header(const u8 *packet, ssize_t len, u8 op, u8 flags, u8 ran
 		assert_true(rig_sealed(h, NULL, 0));
 }
 
-/* A round of contributions to one slot, all ranks in a row. */
+/* Sends the contributions of all ranks to one slot. */
 static void contribute(const struct shape *s, struct rig_request r)
 {
 	int rank;
@@ -80,13 +80,13 @@ static void slot_life(const struct shape *s, u32 slot)
 		expect_header(packet, len, THC_OP_WAIT, 0, 1, 2);
 		nothing_else();
 
-		/* now everybody, worker 1 once more */
+		/* now the other ranks contribute, too */
 		send_request(0, r, payload[0], s->len);
 		send_request(2, r, payload[2], s->len);
 		expect_all(s, &r);
 		nothing_else();
 
-		/* an answer lost on the way is asked for again */
+		/* a rank that missed the answer sends its request again */
 		send_request(2, r, payload[2], s->len);
 		expect_one(s, &r, 2);
 		send_request(0, r, payload[0], s->len);
@@ -166,8 +166,8 @@ static void everything(bool v6)
 	for (i = 0; i < THC_DROP_REASONS; i++)
 		assert_int_equal(st.drop[i], 0);
 	i = sizeof(shapes) / sizeof(shapes[0]);
-	/* two lives a shape: a result, a WAIT and two repeats for each of 3 generations,
-	 * one STALE, one of another epoch; results by multicast are one frame
+	/* two lives a shape, each with 3 generations (a result, a WAIT and two repeats), one
+	 * STALE, and one for another epoch; a result by multicast is one frame
 	 */
 	assert_int_equal(st.event[THC_EVENT_FINISHED], 2 * i * 3 + 80);
 	assert_int_equal(st.event[THC_EVENT_SENT],
@@ -189,7 +189,7 @@ static void reply__ipv6(void **state)
 	everything(true);
 }
 
-/* How many routers the next packet could still have passed. */
+/* The remaining hops of the next packet. */
 static int hops_of(int fd)
 {
 	union {
@@ -224,7 +224,7 @@ static void ask_for_hops(int fd)
 		assert_int_equal(setsockopt(fd, IPPROTO_IP, IP_RECVTTL, &one, sizeof(one)), 0);
 }
 
-/* Answers to the group do not pass a router, those to one rank may pass them all. */
+/* Answers to the group do not pass a router; answers to one rank pass any number. */
 static void reach(bool v6)
 {
 	struct rig_request r = { .epoch = 1, .slot = 3, .chunk = 3 };

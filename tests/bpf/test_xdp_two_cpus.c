@@ -12,19 +12,19 @@
 #define LAP_PATIENCE 500
 
 /* A slot's result of this generation. */
-#define LAP_DONE 1 /* is there, one way or the other */
+#define LAP_DONE 1 /* has come, in any way */
 #define LAP_HEARD 2 /* came in the answer to all */
 
-/* A thread of two_cpus__rounds: some ranks, on one CPU, through real rounds. */
+/* A thread of two_cpus__rounds: its ranks run real rounds on one CPU. */
 struct lap {
 	int cpu, first, ranks;
 	struct lap *other;
 	u32 begun; /* generations */
-	const char *volatile wrong; /* what went wrong, if anything did */
+	const char *volatile wrong; /* the first error, or NULL */
 };
 
-/* Both threads begin each generation in the same instant: then packets for the
- * same slot arrive on both CPUs together, and locks are put to the test.
+/* Both threads begin each generation at the same instant, so that packets for one slot arrive on
+ * both CPUs together and compete for the lock.
  */
 static void lap_meet(struct lap *lap)
 {
@@ -55,12 +55,12 @@ static void lap_send(int rank, u32 generation, const u8 *got)
 		rig_header(&h, &r);
 		len = rig_packet(packet, &h, payload[rank], 512);
 		size = sockaddr_of(&to, address(AGG), RIG_PORT);
-		/* what is not sent is what is lost: it is sent again */
+		/* an error counts as a lost packet, which is sent again */
 		sendto(net.one[rank], packet, len, 0, (void *)&to, size);
 	}
 }
 
-/* One datagram; marks the result it carries. Returns what is wrong with it. */
+/* Receives one datagram and marks its result. Returns an error or NULL. */
 static const char *lap_take(int fd, u32 generation, const u8 *expected, u8 *got, int *missing)
 {
 	u8 packet[2048];
@@ -78,7 +78,7 @@ static const char *lap_take(int fd, u32 generation, const u8 *expected, u8 *got,
 	if (slot >= CPUS_SLOTS || len != sizeof(*h) + 1024 || thc_be64(h->bitmap) != 7 ||
 	    thc_be16(h->count) != RANKS || memcmp(h + 1, expected, 1024))
 		return "a result that is wrong";
-	/* the answer to all comes once; one that was asked for may overtake it */
+	/* the answer to all ranks comes once; a repeated one may overtake it */
 	if (!(h->flags & THC_F_REPEAT)) {
 		if (got[slot] & LAP_HEARD)
 			return "a result that came twice";
@@ -113,7 +113,7 @@ static void *lap_run(void *arg)
 		for (r = lap->first; r < lap->first + lap->ranks; r++) {
 			int missing = CPUS_SLOTS;
 
-			/* the other's failure is the one to report */
+			/* stop without an error if the other thread has one */
 			for (quiet = 0; missing && !lap->wrong && !lap->other->wrong;) {
 				struct pollfd p[2] = { { .fd = net.one[r], .events = POLLIN },
 						       { .fd = net.group[r], .events = POLLIN } };
@@ -122,8 +122,8 @@ static void *lap_run(void *arg)
 				if (poll(p, 2, 20) <= 0) {
 					if (++quiet > LAP_PATIENCE)
 						lap->wrong = "no result";
-					/* also of ranks whose turn comes after: this one may
-					 * wait for what was lost of theirs
+					/* send again for later ranks, too: this rank may wait for
+					 * their lost packets
 					 */
 					for (again = r; again < lap->first + lap->ranks; again++)
 						lap_send(again, generation, got[again]);
@@ -153,7 +153,7 @@ static int cpus_used(void)
 	return used;
 }
 
-/* What went wrong, and where the packets went that it was about. */
+/* Prints all counters and fails with the thread's error. */
 static void lap_failed(int thread, const struct lap *lap, const struct thc_stats *st)
 {
 	int i;
@@ -185,7 +185,7 @@ static void two_cpus__rounds(void **state)
 	}
 	for (mode = THC_REPLY_MULTICAST; mode <= THC_REPLY_FANOUT; mode++) {
 		net_up_queues(false, false, 2);
-		/* the queue follows the sender's CPU, and its NAPI runs there */
+		/* the transmit queue follows the sender's CPU, and the queue's NAPI runs there */
 		run(SWITCH,
 		    "unshare -m sh -c 'mount -t sysfs none /sys && cd /sys/class/net/sw%d/queues && "
 		    "echo 1 > tx-0/xps_cpus && echo 2 > tx-1/xps_cpus'",

@@ -25,7 +25,7 @@ static int packet_socket(int host, u8 *mac)
 	return fd;
 }
 
-/* Of a frame whose tag the kernel has taken out. */
+/* Bytes of an IP header; the kernel has taken the VLAN tag out of the frame. */
 static size_t ip_bytes(void)
 {
 	return net.v6 ? 40 : 20;
@@ -42,9 +42,7 @@ static bool is_answer(const u8 *frame, ssize_t len)
 
 #define UNTAGGED (-1)
 
-/* The next frame with a THC answer at a packet socket; returns its length.
- * @tci: tag control, or UNTAGGED.
- */
+/* Receives the next frame with a THC answer; returns its length. @tci: tag control, or UNTAGGED. */
 static ssize_t receive_tagged(int fd, u8 *frame, size_t size, int *tci)
 {
 	union {
@@ -87,7 +85,7 @@ static u32 checksum16(const u8 *p, size_t len)
 	return (sum + (sum >> 16)) & 0xffff;
 }
 
-/* RFC 768 and 8200, over the pseudo header as well: is it there, and right? */
+/* RFC 768 and 8200: is a checksum there, and right, pseudo header included? */
 static bool udp_checksum_right(const u8 *frame, size_t len)
 {
 	size_t addresses = net.v6 ? 32 : 8, udp = 14 + ip_bytes();
@@ -98,7 +96,7 @@ static bool udp_checksum_right(const u8 *frame, size_t len)
 	return (frame[udp + 6] | frame[udp + 7]) && (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-/* Workers that send and see frames, tags and all. */
+/* Packet sockets of the workers, for whole frames with tags. */
 struct taps {
 	int fd[RANKS];
 	u8 mac[HOSTS][6];
@@ -124,7 +122,7 @@ static void taps_close(const struct taps *t)
 		close(t->fd[rank]);
 }
 
-/* @r->rank sends its payload; @f says what is special about the frame. */
+/* @r->rank sends its payload in a frame with the fields of @f. */
 static void send_tagged(const struct taps *t, const struct rig_request *r, struct rig_frame f)
 {
 	u8 frame[2048], packet[1200];
@@ -178,7 +176,7 @@ static void expect_ip6(const u8 *ip, size_t len, struct thc_addr to, bool group)
 	assert_memory_equal(ip + 24, &to, 16);
 }
 
-/* A tag stays on the answers, in every mode; here every header byte counts. */
+/* Answers keep the requests' tag in every mode; this test checks every header byte. */
 static void check_vlan(bool v6)
 {
 	/* ECN of the contributions and of the repeated one: not ECT, CE, ECT(0), CE */
@@ -251,7 +249,7 @@ static void vlan__ipv6(void **state)
 	check_vlan(true);
 }
 
-/* Nothing has come to a tap for a while but what the stack sends by itself. */
+/* No answer comes to the tap for a while; frames of the stack do not count. */
 static bool tap_quiet(int fd)
 {
 	u8 frame[2048];
@@ -262,9 +260,9 @@ static bool tap_quiet(int fd)
 	return true;
 }
 
-/* Ranks with different tags, one of which has only a priority. The answer to
- * all has the form of the last contribution: it goes to whom it fits, each
- * with its own tag; the others ask for theirs.
+/* Ranks with different tags, one of which has only a priority. The answer to all has the form of
+ * the last contribution and goes to ranks of that form, each with its own tag; the other ranks
+ * send their requests again.
  */
 static void vlan__tags_differ(void **state)
 {
