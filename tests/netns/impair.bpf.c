@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Loses, corrupts, duplicates and delays THC packets at random on clsact of a switch
- * port, for tests: the kernels these tests run on have no netem. Acts on UDP
- * to or from THC ports only, so that ARP, IGMP and TCP stay whole.
+ * Loses, corrupts, duplicates and delays THC packets at random on clsact of a switch port: the
+ * kernels of these tests have no netem. Acts on UDP to or from THC ports only; ARP, IGMP and TCP
+ * pass unchanged.
  *
- * A packet that is to be late takes a detour over a veth pair with a slow queue, behind which
- * impair_return() puts it back.
+ * A delayed packet takes a detour over a veth pair with a slow queue, behind which impair_return()
+ * puts it back.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -20,10 +20,10 @@
 #include <linux/thc.h>
 #include "impair.h"
 
-/* skb->mark of the copy: it comes by here a second time and is left alone. */
+/* skb->mark of a packet that passes here a second time and must be left alone */
 #define IMPAIR_COPY	0x7468
-/* skb->mark on the detour: these bits, the packet's port, and the lower bits of how many packets
- * had passed there.
+/* skb->mark on the detour: these bits, the packet's port, and the lower bits of the number of
+ * packets that had passed that port before.
  */
 #define IMPAIR_LATE	(1U << 31)
 #define IMPAIR_LATE_DOWN (1U << 30)

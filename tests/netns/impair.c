@@ -36,7 +36,7 @@ static __u32 probability(const char *name, const char *text)
 	return (__u32)(p * 4294967296.0);
 }
 
-/* libbpf is silent unless something is wrong; an existing clsact is not. */
+/* Prints libbpf's warnings, except that a clsact exists already. */
 static int complain(enum libbpf_print_level level, const char *format, va_list args)
 {
 	if (level != LIBBPF_WARN || strstr(format, "Kernel error message"))

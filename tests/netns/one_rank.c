@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The only rank of a job: joins, reduces two buckets with error feedback, leaves. For
- * test_failures.py, which lets one call fail: then that is done once more, and has to succeed.
+ * test_failures.py, which lets one call fail: then the program does it all once more, and must
+ * succeed.
  *
  *	one_rank ADDRESS PORT JOB KEY_FILE
  *
- * Exit status 0: all went well; 1: the first time failed, with the sentence printed here, and
- * left no trace; 2: something is wrong, which is printed.
+ * Exit status 0: success; 1: the first time failed, printed the sentence and left no trace; 2: a
+ * fault, which is printed.
  */
 #include <fcntl.h>
 
@@ -43,7 +44,7 @@ static void expect_unchanged(const float *g)
 			wrong("a failed all-reduce changed the gradient");
 }
 
-/* The mean of one rank and what its error memory has are what it gave and what the memory had. */
+/* The rank's mean plus its new error memory equals its gradient plus its old error memory. */
 static void expect_accounted(struct thc_client *c, int k)
 {
 	static float kept[COUNT];
@@ -56,7 +57,7 @@ static void expect_accounted(struct thc_client *c, int k)
 			wrong("the mean and what is kept are not the gradient");
 }
 
-/* Says the sentence of an error; a buffer is then as it was. */
+/* Prints an error's sentence; after an error the buffer must be unchanged. */
 static int look_at(int error, const float *g)
 {
 	if (error && !*thc_last_error())

@@ -115,7 +115,7 @@ static float from_fp16(uint16_t h)
 	return (float)(ldexp(m, exponent ? exponent - 15 : -14) * (h >> 15 ? -1 : 1));
 }
 
-/* Of the values up to 4, which are in order, the nearest one. */
+/* Rounds to the nearest fp16 value up to 4; these are in order. */
 static uint16_t to_fp16(float f)
 {
 	uint16_t low = 0, high = 0x43ff;
@@ -170,7 +170,7 @@ static void mean__fp16(void **state)
 	check_half(THC_FP16);
 }
 
-/* Estimates of the largest values would be beyond fp16: none comes back as Inf. */
+/* Estimates of the largest values exceed fp16, but none comes back as Inf. */
 static void mean__fp16_does_not_overflow(void **state)
 {
 	enum { N = 2, COUNT = 4096, LARGEST = 0x7bff };
@@ -287,7 +287,7 @@ static void feedback__mean_over_rounds_is_exact(void **state)
 	(void)state;
 	print_message("NMSE of the mean of %d rounds: %.2e without, %.2e with error feedback\n",
 		      ROUNDS, without, with);
-	/* with it the remaining error is one round's, divided by the rounds squared */
+	/* what remains is one round's error, divided by the rounds squared */
 	assert_true(with < without / 4);
 	assert_true(with < 0.03 / ROUNDS / ROUNDS * 4);
 }
@@ -381,7 +381,7 @@ static void key__is_copied_and_wiped(void **state)
 	}
 }
 
-/* Classes of blocks are computed when a client joins. */
+/* A client computes the classes of blocks when it joins. */
 static void *reduce_as_rounded(void *arg)
 {
 	struct rank *r = arg;
@@ -418,7 +418,9 @@ static void rate__however_callers_round(void **state)
 	assert_memory_equal(gradient[0], gradient[1], sizeof(gradient[0]));
 }
 
-/* What cannot be replaced stays; what has as many values is written over. */
+/* An import without error memory leaves it; an import with the right number of values overwrites
+ * it.
+ */
 static void feedback__import_without_memory_changes_nothing(void **state)
 {
 	static const float one[] = { 1, 2, 3 }, other[] = { 4, 5, 6 };
@@ -448,7 +450,7 @@ static void feedback__import_without_memory_changes_nothing(void **state)
 
 #define SLOTS_JOB	"job=1,ranks=1,reply=fanout,slots=4000"
 #define DATA_SLOTS	4000	/* more than a plain user's receive buffer mostly has room for */
-#define TRUESIZE	4608	/* of an answer in a receive buffer */
+#define TRUESIZE	4608	/* bytes that an answer takes in a receive buffer */
 
 struct window {
 	uint32_t	chunks;
@@ -503,7 +505,7 @@ static void window__says_what_bounds_it(void **state)
 	stop_daemon(d);
 }
 
-/* The sysctl, for which the kernel gives twice the bytes. */
+/* Answers in a user's largest buffer: the kernel doubles the sysctl's bytes. */
 static uint32_t answers_of_a_user(void)
 {
 	FILE *f = fopen("/proc/sys/net/core/rmem_max", "r");
@@ -516,7 +518,7 @@ static uint32_t answers_of_a_user(void)
 	return (uint32_t)(2 * bytes / TRUESIZE);
 }
 
-/* A child without CAP_NET_ADMIN tells what it has. */
+/* A child without CAP_NET_ADMIN reports its window. */
 static void window__of_a_plain_user(void **state)
 {
 	struct daemon d = start_daemon(SLOTS_JOB);
@@ -546,7 +548,7 @@ static void window__of_a_plain_user(void **state)
 	close(result[1]);
 	stop_daemon(d);
 	assert_true(kind >= 0);
-	/* thc.ko's sockets are not the user's */
+	/* sockets of thc.ko do not count as the user's */
 	if (kind || answers >= DATA_SLOTS) {
 		assert_int_equal(w.chunks, DATA_SLOTS);
 		assert_string_equal(w.limit, "the job's slots");

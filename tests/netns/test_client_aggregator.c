@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The client and an aggregator that dies, comes back empty, or says strange
- * things: `thcd --software` killed in the middle of rounds, and an aggregator
- * that is a thread of this test and answers as each case wants.
+ * The client and an aggregator that dies, restarts empty, or misbehaves: `thcd --software` killed
+ * in the middle of rounds, and a fake aggregator, a thread of this test that answers as each case
+ * wants.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -38,7 +38,7 @@ static double now(clockid_t clock)
 #define ROUNDS	8
 #define LAST	4	/* round in which it dies */
 
-/* Ranks and the one who kills meet here. */
+/* Ranks meet here with the thread that kills thcd. */
 static pthread_barrier_t dying, back;
 static double spinning;
 
@@ -55,7 +55,7 @@ static const char *is_unchanged(const struct rank *r, const float *g, const floa
 	return NULL;
 }
 
-/* Rounds; in one of them rank 1 is late and the aggregator dies meanwhile. */
+/* Runs rounds; in one of them rank 1 is late and thcd is killed meanwhile. */
 static void *survive(void *arg)
 {
 	struct rank *r = arg;
@@ -105,8 +105,8 @@ static void *survive(void *arg)
 	return end_rank(r, kept, g);
 }
 
-/* Rank 0's agreement waits for rank 1 when the aggregator is killed; it is
- * away for @away_us and then knows nobody.
+/* thcd is killed while rank 0's agreement waits for rank 1, and restarts after @away_us without
+ * knowing any rank.
  */
 static void check_restart(unsigned int away_us)
 {
@@ -143,7 +143,7 @@ static void check_restart(unsigned int away_us)
 			    strstr(ranks[i].sentence, "the aggregator restarted"));
 		assert_non_null(strstr(ranks[i].sentence, "rejoin"));
 	}
-	/* an I/O thread that sleeps when there is nothing to do */
+	/* an idle I/O thread sleeps */
 	assert_true(spinning < 0.15);
 	pthread_barrier_destroy(&barrier);
 	pthread_barrier_destroy(&dying);
@@ -156,7 +156,7 @@ static void restart__ranks_are_told_and_go_on(void **state)
 	check_restart(500000);
 }
 
-/* Its first epoch is newer than its predecessor's all the same. */
+/* After an immediate restart the first epoch is still newer than the old one. */
 static void restart__at_once(void **state)
 {
 	(void)state;
@@ -165,8 +165,8 @@ static void restart__at_once(void **state)
 
 #define GONE_TIMEOUT_MS	60000
 
-/* As long as it is away each packet is refused: that is said within a second
- * or two of a machine that has nothing else to do, not after the timeout.
+/* While thcd is away, every packet gets an ICMP error. The client fails within a second or two on
+ * an idle machine, not after its timeout.
  */
 static void *reduce_alone(void *arg)
 {
@@ -275,11 +275,11 @@ static void *fork_and_close(void *arg)
 
 	pthread_barrier_wait(r->barrier);
 	if (!error && !r->rank) {
-		/* rank 1 is told at once of a rank that has left */
+		/* if the child sent LEAVE, rank 1 would fail at once */
 		usleep(100000);
 		pid = fork();
 		if (!pid) {
-			/* ends it if it hangs */
+			/* kills the child if it hangs */
 			alarm(20);
 			status = call_in_child(r->client);
 			thc_client_close(r->client);
@@ -325,22 +325,22 @@ static void join__who_gave_up_is_missing(void **state)
 /* Chunks of one stream whose answers are forged, or kept. */
 #define FAKE_CHUNKS	16
 
-/* The sum of a chunk, as it is sent. */
+/* The sum of a chunk as a packet. */
 struct answer {
 	struct thc_hdr	h;
 	u64		lanes[THC_LANE_WORDS];
 };
 
-/* Answers of a session, the control stream's and the data stream's, by chunk. */
+/* A session's answers of both streams, by chunk. */
 struct answers {
 	struct answer	of[2][FAKE_CHUNKS];
 };
 
-/* What STALE|EPOCH says before the first answer. */
+/* The STALE with EPOCH before the first answer names: */
 enum end_said {
 	END_NOT,
-	END_OF_NO_EPOCH,	/* the epoch is that of the client */
-	END_FOR_ANOTHER,	/* it answers another request than the client's */
+	END_OF_NO_EPOCH,	/* the client's own epoch */
+	END_FOR_ANOTHER,	/* another request than the client's */
 	END,
 };
 
@@ -438,7 +438,7 @@ struct fake_welcome {
 	struct whole_welcome	p;
 };
 
-/* Seals @out, with @bytes behind its header, by @key, NULL: as anybody can, and sends it. */
+/* Sends @out, with @bytes behind its header, sealed by @key; NULL: without a key. */
 static void fake_welcome_send(struct fake *f, const struct sockaddr_storage *to,
 			      struct fake_welcome *out, size_t bytes,
 			      const struct thc_member_key *key)
@@ -456,7 +456,7 @@ static void fake_welcome_send(struct fake *f, const struct sockaddr_storage *to,
 	fake_send(f, to, out, sizeof(out->h) + bytes);
 }
 
-/* No such job, or another key: nothing in it is secret. */
+/* Refuses a job or key that it does not have, without secrets. */
 static void fake_refuse(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			const struct thc_join *join)
 {
@@ -474,7 +474,7 @@ static void fake_refuse(struct fake *f, const struct sockaddr_storage *to, const
 	fake_welcome_send(f, to, &out, sizeof(*w), NULL);
 }
 
-/* The job that the fake has. */
+/* Describes the fake's job. */
 static void fake_describe(const struct fake *f, struct whole_welcome *p)
 {
 	struct thc_welcome *w = &p->w;
@@ -518,7 +518,7 @@ static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, cons
 	constants = out.p.w.constants;
 	if (f->spoil)
 		f->spoil(&out.p);
-	/* as one that means it, unless that is what is spoilt */
+	/* computes `constants` anew unless @spoil has changed them */
 	if (out.p.w.constants == constants)
 		whole_welcome_hash(&out.p);
 	if (f->refusals) {
@@ -532,7 +532,7 @@ static void fake_welcome(struct fake *f, const struct sockaddr_storage *to, cons
 	fake_welcome_send(f, to, &out, sizeof(out.p), f->keyless ? NULL : &key);
 }
 
-/* What has not the last challenge that there is gets the next one; false: it has. */
+/* A JOIN without the last challenge gets the next one; false: it has that challenge. */
 static bool fake_challenge(struct fake *f, const struct sockaddr_storage *to,
 			   const struct thc_hdr *h, const struct thc_join *join)
 {
@@ -588,7 +588,7 @@ static void fake_epoch(struct fake *f, const struct sockaddr_storage *to, struct
 static void forge_send(struct fake *f, const struct sockaddr_storage *to, const struct answer *p)
 {
 	fake_send(f, to, p, sizeof(*p));
-	/* a receiver that is kept from its CPU has room for some */
+	/* a receiver that gets no CPU has room for some packets only */
 	if (++f->forged % 256 == 0)
 		usleep(2000);
 }
@@ -626,7 +626,7 @@ static void forge_from(struct fake *f, const struct sockaddr_storage *to, const 
 	forge_send(f, to, &forged);
 }
 
-/* As it was, with this epoch's number, and with its key's name. */
+/* A recorded answer: unchanged, with this epoch's number, and with the name of its key. */
 static void forge_again(struct fake *f, const struct sockaddr_storage *to, struct answer old,
 			const struct answer *p)
 {
@@ -637,7 +637,7 @@ static void forge_again(struct fake *f, const struct sockaddr_storage *to, struc
 	forge_send(f, to, &old);
 }
 
-/* What comes before the first answer to a chunk. */
+/* Sends the packets that precede a chunk's first answer. */
 static void forge(struct fake *f, const struct sockaddr_storage *to, const struct answer *p)
 {
 	int data = p->h.op == THC_OP_LUT_ADD;
@@ -655,7 +655,7 @@ static void forge(struct fake *f, const struct sockaddr_storage *to, const struc
 	f->last = *p;
 }
 
-/* The sum, as if the other rank had sent the same. */
+/* Sends the sum as if the other rank had sent equal data. */
 static void fake_answer(struct fake *f, const struct sockaddr_storage *to, const struct thc_hdr *h,
 			const void *payload)
 {
@@ -730,7 +730,7 @@ static void fake_keys(struct fake *f)
 	thc_member_key_derive(&f->welcome, job_key, THC_KEY_WELCOME, 1);
 }
 
-/* It is the same for all, and takes long to find. */
+/* All fakes share a table, since computing it takes long. */
 static struct thc_table fake_table(void)
 {
 	static const struct thc_table_wish wish = {
@@ -833,13 +833,13 @@ static void spoil_granularity(struct whole_welcome *p)
 	p->row.granularity = thc_be16(1);
 }
 
-/* A record that has to be known, and is not. */
+/* An unknown record that a worker must know. */
 static void spoil_record(struct whole_welcome *p)
 {
 	p->scheme.head.type = 77;
 }
 
-/* Not those of the records. */
+/* The hash in `constants` is wrong. */
 static void spoil_constants(struct whole_welcome *p)
 {
 	p->w.constants ^= thc_be32(1);
@@ -876,7 +876,7 @@ static void spoil_group_family(struct whole_welcome *p)
 	p->group.at.family = 6;
 }
 
-/* Who has the key takes nothing that goes without, though the WELCOME be sealed by it. */
+/* A worker with a key refuses a seal without one, even in a WELCOME sealed by the key. */
 static void spoil_seal(struct whole_welcome *p)
 {
 	p->seal.seal = THC_SEAL_SUM;
@@ -953,7 +953,7 @@ static void strange__welcome_is_dropped(void **state)
 	fake_stop(&f);
 }
 
-/* An aggregator without the job's key is none, whatever it says: not for a moment. */
+/* An aggregator without the job's key has no effect, not even for a moment. */
 static void strange__keyless_welcome_is_dropped(void **state)
 {
 	struct fake f = { .keyless = true, .left_from = UINT32_MAX };
@@ -967,7 +967,7 @@ static void strange__keyless_welcome_is_dropped(void **state)
 	fake_stop(&f);
 }
 
-/* Who sends a refusal that anybody can make keeps nobody out: the aggregator's WELCOME counts. */
+/* A forged refusal does not stop a worker: the aggregator's WELCOME counts. */
 static void strange__refusal_is_doubted(void **state)
 {
 	struct fake f = { .refusals = UINT32_MAX, .bad_tags = 4, .left_from = UINT32_MAX };
@@ -988,7 +988,7 @@ static double ms_now(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* The fastest of some joins, as ms; *@joins: how many JOINs it took. */
+/* The fastest of several joins, in ms; *@joins: its number of JOINs. */
 static double join_ms(struct fake like, unsigned int *joins)
 {
 	double best = 1e9;
@@ -1013,8 +1013,8 @@ static double join_ms(struct fake like, unsigned int *joins)
 	return best;
 }
 
-/* A challenge costs one JOIN more, at once; one that is lost costs the time until the next JOIN;
- * and an aggregator that asks for ever gets four answers to one JOIN of the timer.
+/* A challenge costs one more JOIN, at once; a lost challenge costs the time until the next JOIN;
+ * endless challenges get four answers per JOIN of the timer.
  */
 static void challenge__costs_a_round_trip(void **state)
 {
@@ -1037,7 +1037,7 @@ static void challenge__costs_a_round_trip(void **state)
 	assert_int_equal(joins, 3);
 	print_message("# a join takes %.2f ms, %.2f with a challenge, %.2f if one is lost\n",
 		      without, with, lost);
-	/* what waits for the timer waits 20 ms at least, each time */
+	/* each wait for the timer takes at least 20 ms */
 	assert_true(with < without + 20);
 	assert_true(lost >= 20);
 	f = plain;
@@ -1053,7 +1053,7 @@ static void challenge__costs_a_round_trip(void **state)
 	assert_in_range(f.joins, 20, 50);
 }
 
-/* What an all-reduce with @f did to the client's window. */
+/* Statistics of a client after an all-reduce with @f. */
 static struct thc_client_stats reduce_once(struct fake *f, int tos)
 {
 	struct thc_client_stats stats = { .size = sizeof(stats) };
@@ -1074,7 +1074,7 @@ static struct thc_client_stats reduce_once(struct fake *f, int tos)
 	return stats;
 }
 
-/* The network is slow, or a second JOIN was answered: no other program has sent that. */
+/* A late WELCOME, for a slow network or a second JOIN, is not counted as foreign. */
 static void strange__welcome_comes_late(void **state)
 {
 	struct fake f = { .late = 1, .left_from = UINT32_MAX };
@@ -1104,8 +1104,8 @@ static void strange__group_of_the_other_version_is_not_joined(void **state)
 	free(g);
 }
 
-/* The same where nothing was lost, which cuts the window, too: on a busy machine an answer
- * may come later than the client waits for it.
+/* The statistics of a run without losses, which cut the window, too: on a busy machine an answer
+ * may come too late.
  */
 static struct thc_client_stats reduce_marked(const struct fake *f, int tos)
 {
@@ -1124,8 +1124,8 @@ static struct thc_client_stats reduce_marked(const struct fake *f, int tos)
 	return stats;
 }
 
-/* ECN: a mark on the way up comes back in the header, one on the way down is
- * in the answer's own IP header; either cuts the window, nothing else does.
+/* ECN: a mark on the way up comes back in the header, a mark on the way down in the answer's IP
+ * header; each cuts the window, and nothing else does.
  */
 static void check_marks(bool v6)
 {
@@ -1178,7 +1178,7 @@ static void strange__only_another_epoch_ends_this_one(void **state)
 	if (thc_allreduce(c, g, 5000, THC_FP32, 0))
 		fail_msg("%s", thc_last_error());
 	assert_true(nmse(g, 1, 5000) < 0.03);
-	/* a busy machine may bring it by another CPU, when the request has its answer */
+	/* on a busy machine the STALE may come by another CPU, after the answer */
 	for (i = 0; i < TRIES && !stats.bad_tag; i++) {
 		__atomic_store_n(&f.end, END_FOR_ANOTHER, __ATOMIC_RELAXED);
 		if (thc_allreduce(c, g, 5000, THC_FP32, 0))
@@ -1199,7 +1199,7 @@ static void strange__only_another_epoch_ends_this_one(void **state)
 #define FORGED		100000
 #define FORGED_COUNT	10240	/* ten chunks of data, and two of scales and agreement */
 
-/* A result of @f's session, and what the client has counted beside it. */
+/* The result and statistics of a client in @f's session. */
 static struct thc_client_stats reduce_beside(struct fake *f, unsigned int rank_of_gradient,
 					     float *g)
 {
@@ -1222,8 +1222,8 @@ static struct thc_client_stats reduce_beside(struct fake *f, unsigned int rank_o
 	return stats;
 }
 
-/* They come from the aggregator's own socket, each before the answer that it is made from, as if
- * its maker had known that one but for the tag. Each is refused, if it has found room.
+/* Forged answers come from the aggregator's own socket, each before the answer that it is made
+ * from, as if the forger knew all but the tag. The client refuses every one that it receives.
  */
 static void forged__answers_are_not_believed(void **state)
 {
@@ -1247,7 +1247,7 @@ static void forged__answers_are_not_believed(void **state)
 		      (unsigned long long)refused, (unsigned long long)sent);
 }
 
-/* Another gradient's, of the job's session before: chunks, rounds and ranks are the same ones. */
+/* Answers of the job's session before, to another gradient, with equal chunks, rounds and ranks. */
 static void forged__answers_of_an_earlier_session_are_not_believed(void **state)
 {
 	static float want[FORGED_COUNT], g[FORGED_COUNT];
@@ -1268,8 +1268,8 @@ static void forged__answers_of_an_earlier_session_are_not_believed(void **state)
 	assert_int_equal(s.bad_tag, second.forged / 3);
 }
 
-/* The other rank leaves after the first of two all-reduces in flight: the
- * first one, of which answers are still missing here, succeeds nevertheless.
+/* The other rank leaves after the first of two all-reduces in flight: the first one succeeds,
+ * although this client still waits for its answers.
  */
 static void strange__left_ends_only_what_lacks_the_rank(void **state)
 {
@@ -1313,8 +1313,8 @@ static uint64_t chunks_answered(const struct thc_client *c)
 	return stats.chunks;
 }
 
-/* All chunks but one of the second of two all-reduces have their sums, then it fails: because of
- * the timeout, or with the client, which is closed. Its buffer is what it was.
+/* The second of two all-reduces has all sums but one, and fails by its timeout or by closing the
+ * client. Its buffer gets its old values back.
  */
 static void check_undone(enum thc_dtype dtype, bool closed)
 {
@@ -1331,7 +1331,7 @@ static void check_undone(enum thc_dtype dtype, bool closed)
 	o.timeout_ms = closed ? 60000 : 1000;
 	if (thc_client_open(&o, &c))
 		fail_msg("%s", thc_last_error());
-	/* of each type the bits of small numbers */
+	/* for every type these bits are small numbers */
 	for (i = 0; i < bytes; i++)
 		first[i] = g[i] = copy[i] = (uint8_t)(i % 4 % 2 ? 0x2f : i * 37 >> 2);
 	if (thc_allreduce(c, first, UNDO_COUNT, dtype, 0))
@@ -1373,7 +1373,7 @@ static void on_signal(int number)
 	handled = 1;
 }
 
-/* A signal that the program's threads block is not taken by the library's. */
+/* The library's threads do not take signals that the program's threads block. */
 static void process__signals_are_not_taken(void **state)
 {
 	struct sigaction old, act = { .sa_handler = on_signal };
@@ -1414,10 +1414,10 @@ static uint64_t data_in_use(void)
 	return kib << 10;
 }
 
-/* Three requests fail because the first one finds no memory: each has its own
- * sentence, in memory that is still there. Two before them are held until all
- * are started, for a client that has failed starts none; the one of them that
- * ends first makes room for the third, and the other may be done by then.
+/* The first of three requests finds no memory, so all fail, each with its own sentence in memory
+ * that is still valid. Two requests before them are held until all have started, for a failed
+ * client starts none; the one that ends first makes room for the third, and the other may have
+ * ended by then.
  */
 static void process__without_memory_all_requests_fail(void **state)
 {

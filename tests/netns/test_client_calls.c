@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls that choose their scheme, against a real daemon: integers by the scheme none, beside means
- * by the job's scheme; and what a call may not choose. Each sum is compared with one that is added
- * here, bit for bit.
+ * Calls that choose their scheme, against a real daemon: integers by scheme none, between means by
+ * the job's scheme; and choices that are refused. Each sum equals one computed here, bit for bit.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -154,7 +153,7 @@ static void floats__by_ranges(void **state)
 	run_well("job=1,ranks=3,reply=fanout,table=uniform", 3, reduce_by_ranges);
 }
 
-/* What a rank may bring, and how the others are told of it. */
+/* Calls that differ, and the words by which other ranks describe them. */
 static const struct brought {
 	size_t		count;
 	enum thc_dtype	dtype;
@@ -172,7 +171,9 @@ static const struct brought {
 	  { 5000, THC_FP32, "none", 0, 8, ", key 00000008)" },
   };
 
-/* 0, or -EILSEQ: it does not fail, or this rank is not told who and what. */
+/* Returns 0, or -EILSEQ if the call does not fail or does not tell this rank who differs and in
+ * what.
+ */
 static int is_told(struct rank *r, const struct brought *other)
 {
 	const struct brought *own = r->rank ? &usual : other;
@@ -198,7 +199,7 @@ static int is_told(struct rank *r, const struct brought *other)
 	return -EILSEQ;
 }
 
-/* Rank 0 brings something else than the others: all are told, and go on. */
+/* Rank 0 makes another call than the others: all are told, and go on. */
 static void *reduce_differently(void *arg)
 {
 	struct rank *r = arg;
@@ -340,7 +341,7 @@ static void *ask_for_a_rate(void *arg)
 	return end_rank(r, NULL, NULL);
 }
 
-/* No operator could mend it: thcd takes a rate with scheme=thc alone. */
+/* The error advises the operator nothing: thcd takes a rate with scheme=thc alone. */
 static void call__rate_in_a_job_of_another_scheme(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A client that the network complains to (ICMP), as anybody may in its name: what it believes,
- * and that nothing is left behind. Over UDP, against `thcd --software`.
+ * ICMP errors to a client, which anybody may forge: which of them the client believes, and that
+ * none of them stays queued. Over UDP, against `thcd --software`.
  */
 #include <poll.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 
 #define COUNT		256
 #define STEP_MS		20
-/* Longer than complaints have to go on until they are believed. */
+/* Longer than errors must continue until the client believes them. */
 #define LATE_MS		2000
 #define TIMEOUT_MS	2500
 #define TRIES		1000
@@ -86,7 +86,7 @@ static void tear_down(struct bed *b)
 	close(b->raw);
 }
 
-/* Tells both ranks that packets to @at:@port do not arrive. */
+/* Sends both ranks an ICMP error about packets to @at:@port. */
 static void complain(const struct bed *b, const char *at, int port)
 {
 	unsigned int i;
@@ -119,8 +119,8 @@ static void go_on_complaining(const struct bed *b, const char *at, int port, uin
 	}
 }
 
-/* Packets come from it meanwhile. That it is asked again in time, whatever timers have grown to, is
- * shown by unit/test_worker_overdue.
+/* The aggregator's packets come meanwhile, so errors end no wait. unit/test_worker_overdue tests
+ * that the client asks the aggregator in time, whatever its timers are.
  */
 static void complaint__about_who_answers_ends_no_wait(void **state)
 {
@@ -136,7 +136,9 @@ static void complaint__about_who_answers_ends_no_wait(void **state)
 	tear_down(&b);
 }
 
-/* How rank 0's round ends if the aggregator is silent and the network complains about @at:@port. */
+/* The error of rank 0's round if the aggregator is silent and ICMP errors name @at and its port
+ * @above the base.
+ */
 static int end_of_silence(const char *at, int above)
 {
 	struct bed b;
@@ -158,7 +160,7 @@ static void complaint__about_who_is_silent_is_believed(void **state)
 	assert_int_equal(end_of_silence("127.0.0.1", THC_PORT_SPAN - 1), -ECONNREFUSED);
 }
 
-/* Who knows our port alone cannot say that the aggregator is not there. */
+/* Errors about another address or port than the aggregator's are not believed. */
 static void complaint__about_others_is_not_believed(void **state)
 {
 	(void)state;
@@ -167,8 +169,8 @@ static void complaint__about_others_is_not_believed(void **state)
 	assert_int_equal(end_of_silence("127.0.0.1", THC_PORT_SPAN), -ETIMEDOUT);
 }
 
-/* A call that sends many packets may be told of an error and keep it to itself: here the test
- * takes it. What is left in the queue wakes the client's thread until it is read.
+/* A call that sends many packets may get an error and not return it: here the test takes the
+ * error. The rest stays in the error queue and wakes the client's thread until it is read.
  */
 static void complaint__that_nobody_was_told_of_does_not_stay(void **state)
 {

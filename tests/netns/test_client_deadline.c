@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The client in a job with quorum and deadline: three ranks of which one is
- * late, against `thcd --software`. Divisors, who gets what, what returns to
- * the error memory, and what a rank does that the others went on without.
+ * The client in a job with quorum and deadline: three ranks, one of them late, against `thcd
+ * --software`. Divisors, who gets which result, what returns to the error memory, and errors of a
+ * rank after the others went on without it.
  */
 #include "ranks.h"
 
@@ -14,7 +14,7 @@
 #define KEY	7
 #define DEADLINE_MS	50
 
-/* All times here are so many times longer: on the debug kernel everybody is late. */
+/* Factor for all times here: on the debug kernel everything is late. */
 static unsigned int slowness(void)
 {
 	const char *slow = getenv("THC_TEST_SLOW");
@@ -119,7 +119,7 @@ static void run_late(const char *more)
 	check_ranks(ranks);
 }
 
-/* All of the late rank's gradient is in its error memory again. */
+/* The late rank's error memory has its whole gradient again. */
 static void check_kept(void)
 {
 	size_t i;
@@ -154,8 +154,8 @@ static void late__large_block_and_wide_sums(void **state)
 	assert_int_equal(outcome.stats[LATE].excluded, 2048);
 }
 
-/* One slot, five chunks: the results of the first three are overwritten when
- * the late rank comes. They are zero for it, and return to its error memory.
+/* One slot, five chunks: when the late rank comes, the results of the first three are overwritten.
+ * It gets zeros for them, and their gradient returns to its error memory.
  */
 static void late__overwritten_results_are_zero_and_kept(void **state)
 {
@@ -178,10 +178,9 @@ static void late__overwritten_results_are_zero_and_kept(void **state)
 
 #define ROUNDS	24
 
-/* One chunk a round, so that its count holds for all coordinates: what was
- * delivered, each round's mean times its contributors, and what is still in
- * the error memories make up what was brought. The late rank is late in every
- * fourth round; whoever else is late on a busy machine is covered, too.
+/* One chunk a round, so its count holds for all coordinates: delivered values (each round's mean
+ * times its contributors) and the final error memories add up to all gradients. The late rank is
+ * late in every fourth round; other ranks may be late on a busy machine, too.
  */
 static double delivered[CHUNK];
 static float remaining[N][CHUNK];
@@ -260,7 +259,7 @@ static void spoil_nan(float *g)
 	g[321] = NAN;
 }
 
-/* The late rank errs where only it can see it; then all rejoin. */
+/* Only the late rank sees its error; then all ranks rejoin. */
 static void *err_late(void *arg)
 {
 	struct rank *r = arg;
@@ -282,7 +281,7 @@ static void *err_late(void *arg)
 		r->error = -1;
 	if (r->rank != LATE && distance(g, 2, 0, COUNT) > 0.03)
 		r->error = -2;
-	/* it has lost step */
+	/* the late rank is a round behind */
 	if (r->rank == LATE && thc_allreduce(r->client, copy, COUNT, THC_FP32, 1) != -ESTALE)
 		r->error = -3;
 	pthread_barrier_wait(r->barrier);
@@ -329,8 +328,8 @@ static void excluded__disagreement_needs_a_rejoin(void **state)
 	check_fault(&shorter);
 }
 
-/* Its norm slot has been used twice since: nobody can tell it the norms. Its
- * buffer and its error memory are as they were.
+/* The late rank's norm slot has been used twice since, so nobody has the norms. The rank's buffer
+ * and error memory are unchanged.
  */
 static void *fall_behind(void *arg)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Errors of the client against a real daemon, and who is named in them: ranks
- * are threads, each with its own client, `thcd --software` is on loopback.
+ * Errors of the client against a real daemon, and whom they name: ranks are threads with their own
+ * clients, `thcd --software` is on loopback.
  */
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -11,13 +11,13 @@
 
 #include "ranks.h"
 
-/* One rank brings something else: the last one of many, whose claim is in the second packet. */
+/* The last of many ranks differs: its claim is in the second packet. */
 static unsigned int odd_rank(unsigned int ranks)
 {
 	return ranks > THC_CLAIM_WORKERS ? ranks - 1 : 1;
 }
 
-/* A bad round, then a good one without joining again. */
+/* A round that fails, then a good one without rejoining. */
 static void *disagree_then_agree(void *arg)
 {
 	struct rank *r = arg;
@@ -119,7 +119,7 @@ struct step {
 	float	before[2][STEP_COUNT];
 };
 
-/* One step with both buckets under way at a time; the second one's result. */
+/* One step with both buckets in flight; returns the second bucket's result. */
 static int do_step(struct rank *r, struct step *s, float scale, float worst)
 {
 	struct thc_request *fine, *bad;
@@ -153,7 +153,7 @@ static bool all_nan(const float *x)
 	return true;
 }
 
-/* The line of what went wrong, 0: nothing. */
+/* Returns the line of a failed check, or 0. */
 static int skip_a_step(struct rank *r, struct step *s, float worst)
 {
 	struct thc_client_stats stats = { .size = sizeof(stats) };
@@ -173,7 +173,7 @@ static int skip_a_step(struct rank *r, struct step *s, float worst)
 	if (thc_error_undo(r->client, FINE_KEY) || thc_error_undo(r->client, BAD_KEY) ||
 	    !memory_is(r, FINE_KEY, s->before[0]) || !memory_is(r, BAD_KEY, s->before[1]))
 		return __LINE__;
-	/* once is enough, and a key without memory is no error */
+	/* a second undo has no effect, and an unknown key is no error */
 	if (thc_error_undo(r->client, FINE_KEY) || thc_error_undo(r->client, 77) ||
 	    !memory_is(r, FINE_KEY, s->before[0]))
 		return __LINE__;
@@ -273,7 +273,7 @@ static void *one_stays_away(void *arg)
 	float *g = make_gradient(r->rank, 5000), *copy = make_gradient(r->rank, 5000);
 	int error = open_client(r);
 
-	/* what they wait for is rank 1, not each other */
+	/* so that ranks wait for rank 1, not for each other */
 	pthread_barrier_wait(r->barrier);
 	if (!error && r->rank != 1)
 		error = thc_allreduce(r->client, g, 5000, THC_FP32, 0);
@@ -336,7 +336,7 @@ static void errors__leaving_rank_is_named(void **state)
 	assert_non_null(strstr(ranks[0].sentence, "rank 1"));
 }
 
-/* Rank 1 is replaced by a fresh one: the others are told, rejoin, go on. */
+/* A fresh client replaces rank 1: the others get an error, rejoin and go on. */
 static void *one_restarts(void *arg)
 {
 	struct rank *r = arg;
@@ -369,8 +369,8 @@ static void errors__restarted_rank_is_named_and_rejoined(void **state)
 	(void)state;
 	run_job(ranks, 3, one_restarts);
 	assert_int_equal(ranks[1].error, 0);
-	/* it left before it came back, and who heard of that first may have
-	 * joined again before the other heard of anything: all is the truth
+	/* Rank 1 left before it came back, and a rank that hears of it first may have joined again
+	 * before the other hears: both sentences are true.
 	 */
 	for (i = 0; i < 3; i += 2) {
 		assert_true(ranks[i].error == -ESTALE || ranks[i].error == -EPIPE);
@@ -389,7 +389,7 @@ static void expect_open(struct thc_client_options *o, int error, const char *wor
 	assert_null(c);
 }
 
-/* ns that thc_client_open() takes to fail so */
+/* Time in ns until thc_client_open() fails with @error and @words. */
 static uint64_t fails_after(struct thc_client_options o, int error, const char *words)
 {
 	struct timespec from, to;
@@ -400,8 +400,8 @@ static uint64_t fails_after(struct thc_client_options o, int error, const char *
 	return (uint64_t)((to.tv_sec - from.tv_sec) * 1000000000LL + to.tv_nsec - from.tv_nsec);
 }
 
-/* A refusal of whom an aggregator does not know is one that anybody could send: who has a key
- * waits for two seconds whether somebody knows better, and who has none believes it at once.
+/* An aggregator's refusal of an unknown job or key can be forged: a client with a key waits two
+ * seconds for a better answer, one without a key believes it at once.
  */
 static void errors__strangers_are_told(void **state)
 {
@@ -432,7 +432,7 @@ static void errors__strangers_are_told(void **state)
 	stop_daemon(open);
 }
 
-/* An aggregator of version 1 drops what has another version, and says nothing. */
+/* An aggregator of version 1 silently drops packets of other versions. */
 static void errors__older_aggregator_may_be_why(void **state)
 {
 	struct sockaddr_in at = {
@@ -475,7 +475,7 @@ static void errors__open_says_why_not(void **state)
 	o.flags = 0x80;
 	expect_open(&o, -EINVAL, "unknown option flags 0x80");
 	o.flags = 0;
-	/* longer than a part of a name may be: nobody is asked */
+	/* a label longer than DNS allows: no server is asked */
 	o.aggregator = "aggregator-aggregator-aggregator-aggregator-aggregator-aggregator";
 	expect_open(&o, -EHOSTUNREACH, "has no address");
 	o.aggregator = "fe80::1";
@@ -555,7 +555,7 @@ static void errors__rejoin_cancels_what_is_in_flight(void **state)
 	assert_int_equal(ranks[1].error, 0);
 }
 
-/* Waiting is right also after the client is gone. */
+/* Waiting for a request is allowed even after its client was closed. */
 static void *close_then_wait(void *arg)
 {
 	struct rank *r = arg;

@@ -31,7 +31,7 @@ static int keeps_its_memory(struct rank *r, uint64_t key)
 	return memcmp(was, now, sizeof(was)) ? -EINVAL : 0;
 }
 
-/* The last all-reduce of the key has lost nothing, or it was refused. */
+/* The key's last all-reduce lost nothing, or was refused, so undo changes nothing. */
 static void *undo_what_lost_nothing(void *arg)
 {
 	struct rank *r = arg;
@@ -48,7 +48,7 @@ static void *undo_what_lost_nothing(void *arg)
 		error = reduce_key(r, g, COUNT, 1, "none");
 	if (!error)
 		error = keeps_its_memory(r, 1);
-	/* the others may go on waiting, but for the daemon */
+	/* other ranks may still need the daemon, which rank 0 kills next */
 	pthread_barrier_wait(r->barrier);
 	if (!r->rank)
 		kill(r->d.pid, SIGKILL);
@@ -74,7 +74,7 @@ static void feedback__undo_is_of_the_last_call(void **state)
 	assert_int_equal(ranks[1].error, 0);
 }
 
-/* Two counts for a key that is new, and then one. */
+/* Ranks disagree twice about the count for a new key, and then agree. */
 static void *agree_at_last(void *arg)
 {
 	struct rank *r = arg;

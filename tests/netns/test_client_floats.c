@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Floats by the schemes none and lhc, against a real daemon: exact means beside big integers
- * (tests/lib/exactmean.h), fixed point beside its definition, every value bit for bit, on every
- * rank.
+ * Floats by schemes none and lhc, against a real daemon: exact means against big integers
+ * (tests/lib/exactmean.h), fixed point against its definition, bit for bit on every rank.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -12,12 +11,14 @@
 
 #define BLOCK	4096
 
-/* What blocks are made of: some are of one binade, some of all, some zero on one rank or on all, or
- * in most places.
+/* Kinds of blocks: values of one binade, of all, or few; zero on one rank, on all, or in most
+ * places.
  */
 enum { CLOSE, SPREAD, FEW, ALL, TINY, ZERO, FEW_ALIKE, ZERO_BUT_ONE, SORTS };
 
-/* Of a rank's thread: most values are zero, others in each round; so many share a scale. */
+/* A rank's sparse rounds: most values are zero, others in each round; @shared values share a
+ * scale.
+ */
 static __thread struct draw {
 	bool		sparse;
 	unsigned int	round;
@@ -52,7 +53,7 @@ static uint32_t dense_at(unsigned int rank, size_t i, enum thc_dtype dtype)
 	return sign | (middle - (sort == SPREAD ? spread : 0)) << low | mantissa;
 }
 
-/* In which rounds more is there than in others, rank 1 has nothing, and none has. */
+/* A round with more values than others, one without values of rank 1, one without any. */
 enum { THICK = 4, UNEVEN = 5, NOTHING = 6, SPARSE_ROUNDS = 9 };
 
 static uint32_t sparse_at(unsigned int rank, size_t i, enum thc_dtype dtype)
@@ -116,7 +117,7 @@ static bool top_of(const struct rank *r, size_t i, int *top)
 	return most > 0;
 }
 
-/* What value @i of all ranks becomes as fixed point, of @bits a rank in units of 2^(top - bits). */
+/* Adds value @i of all ranks in fixed point, @bits per rank in units of 2^(top - bits). */
 static void add_fixed(struct exact_sum *sum, const struct rank *r, size_t i, int top, int bits)
 {
 	double most = ldexp(1, bits) - 1, one;
@@ -194,7 +195,7 @@ static int reduce(struct rank *r, const char *scheme, enum thc_precision precisi
 	return error ? error : thc_allreduce_wait(request);
 }
 
-/* A call of @scheme and @precision, whose result has to be the mean of the precision @wanted. */
+/* Calls with @scheme and @precision; the result must be the mean of precision @wanted. */
 static int reduce_by(struct rank *r, const char *scheme, enum thc_precision precision,
 		     uint32_t grain, enum thc_precision wanted)
 {
@@ -254,8 +255,8 @@ static void floats__means_of_each_precision(void **state)
 	}
 }
 
-/* In a job of fixed16: a call without a scheme gives that mean, a call that names none the exact
- * one.
+/* A job of fixed16: a call without a scheme gives that mean, a call of scheme none without a
+ * precision the exact one.
  */
 static void *reduce_by_the_job(void *arg)
 {
@@ -265,7 +266,7 @@ static void *reduce_by_the_job(void *arg)
 
 	if (!error)
 		error = thc_client_info(r->client, &info);
-	/* and what a call of thc would have */
+	/* the info also has the table for calls of scheme thc */
 	if (!error && (strcmp(info.scheme, "none") != 0 || info.precision != THC_FIXED_16 ||
 		       info.table.bits != 4 || info.sum_width != 8))
 		error = -ENOEXEC;
@@ -300,8 +301,8 @@ static double density(const struct rank *r)
 	return (double)there / (double)r->count;
 }
 
-/* Rounds of a key in a job of sketches: from the third one on they are some, if the one before the
- * last was sparse enough, and all values share a scale.
+/* Rounds of a key in a job with sketches. From the third round on, sketches are used if the round
+ * before the last was sparse enough; then all values share a scale.
  */
 static int reduce_sparse(struct rank *r, size_t count, enum thc_precision precision)
 {
@@ -333,7 +334,7 @@ static void *reduce_sketches(void *arg)
 			r->dtype = (enum thc_dtype)((k + m) % 3);
 			error = reduce_sparse(r, counts[k], precisions[m]);
 		}
-	/* what is promised of a bucket whose values count 12 bytes each */
+	/* the bound for a bucket whose values count 12 bytes each */
 	if (!error)
 		error = thc_client_info(r->client, &info);
 	if (!error && info.memory_peak > 2 * 12 * counts[3])
@@ -350,8 +351,8 @@ static void floats__of_sketches(void **state)
 	run_well("job=1,ranks=2,scheme=lhc,sketch=coupled,reply=fanout", 2, reduce_sketches);
 }
 
-/* One behind the other, without waiting: exact means of as many chunks as their values want, and
- * means by thc, whose chunks come behind them.
+/* Requests started without waiting: exact means, whose chunks depend on their values, alternate
+ * with means by scheme thc, whose chunks follow.
  */
 static void *reduce_at_once(void *arg)
 {
@@ -394,7 +395,9 @@ static void floats__and_means_by_thc_at_once(void **state)
 	run_well("job=1,ranks=3,reply=fanout,slots=24", 3, reduce_at_once);
 }
 
-/* Rank 1 has a value that is none, then another precision: all are told, and nothing changes. */
+/* Rank 1 has a value that is not finite, then another precision: all ranks get an error, and no
+ * buffer changes.
+ */
 static void *reduce_wrongly(void *arg)
 {
 	struct rank *r = arg;

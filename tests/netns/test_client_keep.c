@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A fraction of a gradient that is not sparse, by the scheme lhc, against a real daemon: what is
- * sent comes back as its exact mean (tests/lib/exactmean.h), bit for bit, the largest values are,
- * and all else is in the error memory.
+ * Scheme lhc sends a fraction of a gradient that is not sparse, against a real daemon: the largest
+ * values are sent and come back as their exact mean (tests/lib/exactmean.h), bit for bit, and the
+ * error memory keeps the others.
  */
 #include <stdbool.h>
 
@@ -42,8 +42,8 @@ static float value_at(const struct rank *r, size_t i)
 	return float_of(r->dtype == THC_FP32 ? at(r, i) : at(r, i) << 16);
 }
 
-/* A gradient of round @round, and what is brought to it: nothing in one block, where it is the rest
- * with the other sign.
+/* Sets the gradient of @round, and the sum with the error memory: zero in one block, whose
+ * gradient is the negative of the memory.
  */
 static void fill(struct rank *r, unsigned int round)
 {
@@ -71,7 +71,7 @@ static int reduce(struct rank *r, const struct thc_call *call)
 	return error ? error : thc_allreduce_wait(request);
 }
 
-/* Where the ranks have sent, and what of it. False: the rest is no rest, or the mean is wrong. */
+/* *@sent: have the ranks sent value @i? False if the error memory or the mean is wrong. */
 static bool is_right(const struct rank *r, size_t i, bool *sent)
 {
 	struct exact_sum sum = { 0 };
@@ -88,8 +88,9 @@ static bool is_right(const struct rank *r, size_t i, bool *sent)
 	return at(r, i) == (*sent ? exact_bits(&sum, RANKS, r->dtype) : 0);
 }
 
-/* Its own largest are sent, as many as it keeps, but for what a sample and a bound of eight bits
- * miss; and with those of the others it is a few per cent, without the block that has nothing.
+/* A rank sends its largest values, as many as it keeps, up to the error of the sample and of a
+ * bound of eight bits. With the other ranks' values that is a few per cent, except in the block of
+ * zeros.
  */
 static int check(const struct rank *r, const struct thc_call *call)
 {
@@ -119,7 +120,7 @@ static int first_of(int error, int next)
 	return error ? error : next;
 }
 
-/* Whatever fails, a rank meets the others. */
+/* After an error a rank still meets the others. */
 static int reduce_rounds(struct rank *r, const struct thc_call *call)
 {
 	unsigned int round;
@@ -185,7 +186,7 @@ static void *reduce_bf16(void *arg)
 
 	begin(r, THC_BF16);
 	error = open_client(r);
-	/* an item is sent for one of its values; fewer of them, but what is sent is as exact */
+	/* an item is sent for any of its values, so there are fewer items, but sums are as exact */
 	items.grain = 2;
 	items.keep = 0.01;
 	return end(r, error ? error : reduce_rounds(r, &items));
@@ -197,7 +198,7 @@ static void keep__of_items_and_of_bf16(void **state)
 	run_well("job=1,ranks=3,reply=fanout,slots=24", RANKS, reduce_bf16);
 }
 
-/* The error memory is what @brought has. */
+/* The error memory has the values of @brought. */
 static int remembers(const struct rank *r)
 {
 	float *now = malloc(COUNT * sizeof(*now));
@@ -209,7 +210,7 @@ static int remembers(const struct rank *r)
 	return same ? 0 : -EIO;
 }
 
-/* A round that fails, since a rank has an infinity, and one that is undone. */
+/* A round fails, because a rank has an infinity, and another round is undone. */
 static void *reduce_in_vain(void *arg)
 {
 	struct rank *r = arg;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a client holds beside the caller's buffers and error memory: by its own
- * account and by the kernel's, against what README.md promises.
+ * Memory of a client beside the caller's buffers and error memory: by the client's account and by
+ * the kernel's, against README.md's promise.
  */
 #include <sys/resource.h>
 
@@ -33,8 +33,8 @@ static size_t forget_peak(void)
 	return peak_in_ram();
 }
 
-/* A small bucket counts as much as a client needs for the smallest one. @bucket: bytes, those of
- * sums of 32 bits if they are more.
+/* A small bucket counts as much as the client needs for the smallest one. @bucket: bytes, or those
+ * of its 32-bit sums if these are more.
  */
 static size_t counted(size_t bucket, size_t block)
 {
@@ -59,7 +59,7 @@ static size_t promised(size_t bucket, size_t block)
 	return 2 * counted(bucket, block);
 }
 
-/* What is in flight is a large part of little memory. */
+/* Chunks in flight take a large part of little memory. */
 static size_t many_slots(size_t slots)
 {
 	return slots > 2048 ? 88 * (slots - 2048) : 0;
@@ -77,7 +77,7 @@ static int reduce(struct rank *r, void *buf, const char *scheme)
 	return error ? error : thc_allreduce_wait(request);
 }
 
-/* By the client's own account, and the kernel's. */
+/* Measures by the client's own account and by the kernel's. */
 static void *measure(struct rank *r, const char *scheme)
 {
 	struct thc_client_info info = { .size = sizeof(info) };
@@ -86,7 +86,7 @@ static void *measure(struct rank *r, const char *scheme)
 	long faults = 0;
 	int error, i;
 
-	memset(buf, 0x3c, bytes);	/* not zero: its pages are to be there from now on */
+	memset(buf, 0x3c, bytes);	/* not zero, so that its pages are allocated now */
 	before = forget_peak();
 	error = open_client(r);
 	for (i = 0; !error && i < 3; i++) {
@@ -105,7 +105,7 @@ static void *measure(struct rank *r, const char *scheme)
 		if (info.memory_peak > most + many_slots(info.data_slots) ||
 		    info.memory_peak < bytes)
 			error = -1;
-		/* what the answers of one step lie in is kept for the next one */
+		/* memory for a step's answers is kept for the next step */
 		if (info.sum_width == 32 && faults > (long)(bytes / PAGE / 2))
 			error = -3;
 		/* a thread, the C library's arenas and the kernel's batches of pages */
@@ -196,7 +196,7 @@ struct sequence {
 	unsigned int none;
 };
 
-/* Twice the most that is in progress at a time: one, or two that follow each other. */
+/* Twice the largest amount in progress: of one bucket, or of two in a row. */
 static size_t promised_to(const struct sequence *s, size_t block)
 {
 	size_t most = 0;
@@ -212,7 +212,7 @@ static size_t promised_to(const struct sequence *s, size_t block)
 	return 2 * most;
 }
 
-/* Neither zero, of which none sends nothing, nor of one digit. */
+/* Values that are not zero and have more than one digit, so that scheme none sends them. */
 static void *make_values(size_t bytes)
 {
 	uint8_t *values = malloc(bytes);
@@ -284,8 +284,8 @@ static void check_sequence(const char *name, struct sequence s)
 	}
 }
 
-/* Sizes that leave buffers behind which fit none, or only just, of what follows; of both schemes.
- * What a machine adds is that sockets are AF_THC's, for which schemes are alike.
+/* Sizes after which a left buffer does not fit the next bucket, or only just; of both schemes. A
+ * test machine adds AF_THC sockets, which treat both schemes alike.
  */
 static void memory__of_buckets_that_differ(void **state)
 {
@@ -390,7 +390,7 @@ static void *measure_groups(void *arg)
 	return end_rank(r, NULL, NULL);
 }
 
-/* What is kept of norms, for the keys that share a goal, is held, too. */
+/* Norms that are kept for keys that share a goal count, too. */
 static void memory__of_groups_with_a_rate(void **state)
 {
 	static const char *const job[] = { "job=1,ranks=1,reply=fanout,rate=4",
@@ -425,7 +425,7 @@ int main(void)
 		cmocka_unit_test(memory__of_groups_with_a_rate),
 	};
 
-	/* those whose name has this pattern alone */
+	/* runs only tests whose names match the pattern */
 	cmocka_set_test_filter(getenv("THC_TEST_FILTER"));
 	return cmocka_run_group_tests_name("client_memory", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rows of a tensor by the scheme lhc, against a real daemon: every rank has the union's rows, and
- * their exact means beside big integers (tests/lib/exactmean.h), bit for bit.
+ * Rows of a tensor by scheme lhc, against a real daemon: every rank gets the union's rows and
+ * their exact means, bit for bit, against big integers (tests/lib/exactmean.h).
  */
 #include <stdbool.h>
 
@@ -12,7 +12,7 @@
 enum { ARRAYS = 2 };
 static const uint32_t width[ARRAYS] = { 3, 40 };
 
-/* A tensor of @total rows: which of them a rank has, one of @each, and their values. */
+/* A tensor of @total rows: every rank has one in @each rows, with values. */
 struct tensor {
 	uint64_t	total;
 	uint32_t	each;
@@ -103,7 +103,7 @@ static uint32_t mean_at(const struct tensor *t, unsigned int ranks, uint64_t row
 	return exact_bits(&sum, ranks, t->dtype);
 }
 
-/* 0, or -EILSEQ: it is not the union, or not the means. */
+/* Returns 0, or -EILSEQ if rows are not the union or values not the means. */
 static int check(const struct tensor *t, unsigned int ranks, const struct thc_rows *out)
 {
 	uint64_t row;
@@ -172,7 +172,7 @@ static void *reduce_tensors(void *arg)
 	int error = open_client(r);
 	unsigned int i, times;
 
-	/* the levels of later ones follow from the first ones */
+	/* later rounds choose levels by the first ones */
 	for (times = 0; times < 3; times++)
 		for (i = 0; i < sizeof(tensors) / sizeof(*tensors) && !error; i++)
 			error = reduce_tensor(r, &tensors[i]);
@@ -263,8 +263,8 @@ static void rows__that_are_wrong_are_named(void **state)
 	run_well("job=1,ranks=1,reply=fanout", 1, give_what_is_wrong);
 }
 
-/* Rank 1 has an infinite value, then rows of another width, then a bucket instead of rows: all are
- * told, and go on.
+/* Rank 1 has an infinite value, then rows of another width, then a bucket instead of rows: all
+ * ranks get an error, and go on.
  */
 static void *reduce_wrongly(void *arg)
 {

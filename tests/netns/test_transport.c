@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * UDP sockets and AF_THC sockets give the same bits: the same gradients, the
- * same job, once through each, and error memory that must not drift apart.
- * And which of them a client takes, with and without thc.ko.
+ * UDP sockets and AF_THC sockets give the same bits for the same gradients and job, and error
+ * memories that stay equal. And which transport a client chooses, with and without thc.ko.
  */
 #include <sys/socket.h>
 
@@ -17,7 +16,7 @@
 #define PLACES	2	/* results, error memory */
 #define FEWER	4	/* on all test machines but that of the newest kernel */
 
-/* What one rank had after each round, and in what it went through. */
+/* A rank's results and error memories after each round, and its transport. */
 struct trace {
 	float		*kept[ROUNDS][PLACES];
 	const char	*transport;
@@ -197,8 +196,8 @@ static void same_bits__many_messages(void **state)
 
 /* --- which of them -------------------------------------------------------- */
 
-/* By what a client of those options travels, with this in the environment, NULL: nothing;
- * or why it was refused.
+/* The transport of a client with these options and this environment (NULL: none); or why it was
+ * refused.
  */
 static const char *choice(uint16_t port, enum thc_transport_choice wanted, const char *environment,
 			  int *error)
@@ -224,7 +223,7 @@ static const char *choice(uint16_t port, enum thc_transport_choice wanted, const
 	return info.transport;
 }
 
-/* What nobody has chosen is AF_THC where the kernel has it. */
+/* Without a choice a client takes AF_THC where the kernel has it. */
 static void choice__automatic(void **state)
 {
 	static const char *const none[] = { NULL, "", "auto" };
@@ -242,7 +241,7 @@ static void choice__automatic(void **state)
 	stop_daemon(d);
 }
 
-/* Options are obeyed whatever the environment says, which is obeyed where they say nothing. */
+/* Options win over the environment, which counts where the options choose nothing. */
 static void choice__forced(void **state)
 {
 	static const struct {
