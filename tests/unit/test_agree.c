@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The agreement that opens a round: claims of several ranks side by side, as
- * the aggregator's maximum makes them, and what one rank concludes. No
- * sockets: what reaches the other ranks is in tests/netns/.
+ * The agreement that opens a round: the claims of several ranks side by side, as the aggregator's
+ * maximum makes them, and what one rank concludes. Without sockets; tests/netns/ tests how claims
+ * reach other ranks.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@ struct brought {
 	uint64_t	key;
 	int		status;
 	bool		absent;
-	uint32_t	digest;		/* of round ROUND - 2 */
+	uint32_t	digest;		/* digest of round ROUND - 2 */
 	uint32_t	missed;
 	unsigned int	precision;
 	uint32_t	chosen;
@@ -41,13 +41,13 @@ static const struct brought usual = {
 
 #define LANES	(THC_LANE_BYTES / 4)
 
-/* The packets of @r of @phase, with the lanes of what they carry. */
+/* The lanes in the packets of @r's phase @phase. */
 static const uint32_t *lanes_of(const struct thc_request *r, unsigned int phase)
 {
 	return (const void *)((const struct thc_hdr *)r->claim[phase] + 1);
 }
 
-/* Claims as rank @rank, which brings @b. */
+/* Makes rank @rank's claim about @b. */
 static void claim(struct thc_request *r, unsigned int rank, const struct brought *b)
 {
 	r->client->options.rank = (uint16_t)rank;
@@ -81,14 +81,14 @@ static int agree(const struct brought *all, unsigned int ranks, unsigned int sel
 				if (thc_le32(lanes_of(&r, k)[i]) > thc_le32(sum[k][i]))
 					sum[k][i] = lanes_of(&r, k)[i];
 	}
-	/* its claim stays in its packet */
+	/* the last claim stays in the packet: that of @self */
 	claim(&r, self, &all[self]);
 	for (k = 0; k < THC_AGREEMENT_PHASES; k++) {
 		assert_int_equal(r.phases.phase[k].sized, k == 0 || ranks > 32);
 		if (!r.phases.phase[k].sized)
 			continue;
 		r.phases.phase[k].answered = 1;
-		/* the last answer makes it whole */
+		/* the last answer completes the agreement */
 		assert_int_equal(thc_agree_answered(&r, k, sum[k]), k == (ranks > 32));
 	}
 	error = thc_agree_check(&r);
@@ -126,13 +126,13 @@ static void agree__lanes_of_a_rank(void **state)
 		.key = 9 | 1ULL << 32, .status = 1, .digest = 0xd16e57, .precision = 16,
 		.scheme = &thc_scheme_none,
 	};
-	/* as protocol.md has them */
+	/* values as in protocol.md */
 	uint32_t want[] = { 0x55667788, 0x33440103, TABLE, 8, 16, 0xd16e57, 0, 1 };
 	unsigned int rank, k, i;
 
 	(void)state;
 	for (rank = 0; rank < 64; rank++) {
-		/* who has missed results has no digest */
+		/* a rank that has missed results claims no digest */
 		b.missed = want[6] = rank % 2 * 3;
 		want[5] = rank % 2 ? 0 : 0xd16e57;
 		claim(&r, rank, &b);
@@ -161,7 +161,7 @@ static void assert_named(struct brought odd, const char *theirs)
 	}
 }
 
-/* Of the upper half. */
+/* A rank of the upper half differs. */
 static void agree__rank_above_31(void **state)
 {
 	struct brought all[40];
@@ -186,7 +186,7 @@ static void agree__length(void **state)
 	(void)state;
 	odd.count = 4095;
 	assert_named(odd, "4095 fp32 values");
-	/* the same low half */
+	/* with an equal lower half */
 	odd.count = 4096 + (1ULL << 32);
 	assert_named(odd, "4294971392 fp32 values");
 }
@@ -209,13 +209,13 @@ static void agree__scheme(void **state)
 	assert_named(odd, "4096 fp32 values (scheme none, exact, table");
 	odd.precision = THC_FIXED_16;
 	assert_named(odd, "4096 fp32 values (scheme none, 16 bits, table");
-	/* of integers nothing is chosen */
+	/* integers have no precision to choose */
 	odd.precision = 0;
 	odd.dtype = THC_INT8;
 	assert_named(odd, "4096 int8 values (scheme none, table");
 }
 
-/* What a rate has chosen, by its hash; 0 is none. */
+/* The choice of a rate, by its hash; 0: no choice. */
 static void agree__rate(void **state)
 {
 	struct brought all[3] = { usual, usual, usual };
@@ -278,7 +278,7 @@ static void agree__not_finite(void **state)
 	all[3].status = THC_CLAIM_NOT_FINITE;
 	assert_int_equal(agree(all, 4, 0, sentence), -EDOM);
 	assert_says(sentence, "ranks 1 and 3");
-	/* whatever is not OK */
+	/* any status but OK */
 	all[1].status = THC_CLAIM_OK;
 	all[3].status = 0x80;
 	assert_int_equal(agree(all, 4, 0, sentence), -EDOM);
@@ -299,12 +299,13 @@ static void agree__other_results(void **state)
 						  "rank 2 holds other results");
 		assert_says(sentence, "of round 3 than this rank");
 	}
-	/* it is told before what may be taken for a result */
+	/* a difference is reported before a status */
 	all[0].status = THC_CLAIM_NOT_FINITE;
 	assert_int_equal(agree(all, 4, 1, sentence), -EBADMSG);
 }
 
-/* Who has missed some is compared with nobody, but hears of the others. */
+/* A rank that has missed results is compared with no other, but learns whether the others differ.
+ */
 static void agree__results_that_were_missed(void **state)
 {
 	struct brought all[4] = { usual, usual, usual, usual };
@@ -321,7 +322,7 @@ static void agree__results_that_were_missed(void **state)
 		assert_int_equal(agree(all, 4, self, sentence), -EBADMSG);
 	agree(all, 4, 0, sentence);
 	assert_says(sentence, "rank 3 holds other results of round 3 than rank 1:");
-	/* one alone can be compared with nobody */
+	/* a single digest cannot be compared */
 	all[1].missed = all[2].missed = 1;
 	for (self = 0; self < 4; self++)
 		assert_int_equal(agree(all, 4, self, sentence), 0);
@@ -330,7 +331,7 @@ static void agree__results_that_were_missed(void **state)
 		assert_int_equal(agree(all, 4, self, sentence), 0);
 }
 
-/* Rounds are two apart, and those before the first ones have no results. */
+/* Digests are of two rounds before; those of the first two rounds cover no results. */
 static void agree__results_of_which_round(void **state)
 {
 	struct thc_client c = { .spec.ranks = 1 };
@@ -348,7 +349,7 @@ static void agree__results_of_which_round(void **state)
 	thc_agree_claim(&r);
 	assert_int_equal(thc_le32(lanes[5]), 1100);
 	assert_int_equal(lanes[6], 0);
-	/* a sum that is gone is missed, one without this rank is not */
+	/* a rank misses sums that are gone, but not sums without this rank */
 	thc_agree_results(&r, counts, 3, 5);
 	r.round = 3;
 	thc_agree_claim(&r);
@@ -362,7 +363,7 @@ static void agree__results_of_which_round(void **state)
 	thc_agree_claim(&r);
 	assert_int_equal(lanes[5], 0);
 	assert_int_equal(lanes[6], 0);
-	/* somebody says otherwise */
+	/* another rank's claim differs */
 	c.spec.ranks = 2;
 	r.round = 1;
 	thc_agree_claim(&r);
@@ -374,7 +375,7 @@ static void agree__results_of_which_round(void **state)
 	assert_says(r.sentence, "rank 1 claims results of a round before the first one");
 }
 
-/* Left out by a deadline, a rank is neither counted nor forgotten by itself. */
+/* A rank that a deadline left out is not counted, but it counts itself. */
 static void agree__absent(void **state)
 {
 	struct brought all[3] = { usual, usual, usual };

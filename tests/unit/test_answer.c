@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The headers an aggregator answers with: every field, that the seal fits what is sent, and
- * that nothing of the request leaks where it must not. Each under each type of seal.
+ * The headers of an aggregator's answers: every field, a seal that fits the answer, and no field
+ * of the request that must not be there. Each under every type of seal.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static void expect_label(const struct thc_hdr *h, u8 op, u16 rank, u32 generatio
 	assert_int_equal(thc_be32(h->generation), generation);
 }
 
-/* A finished version: its lanes, which become what is on the wire, are digested. */
+/* Makes a finished generation, whose lanes get the wire's byte order and a digest. */
 static struct thc_generation *finish_lanes(u32 generation)
 {
 	struct thc_generation *g = &slot.generation[generation & 1];
@@ -126,7 +126,7 @@ static u32 plain_checksum(const void *data, size_t bytes)
 	return sum;
 }
 
-/* Words of nothing but ones are where sums are the largest. */
+/* Words of all ones have the largest sums. */
 static void result__checksum_is_that_of_the_lanes(void **state)
 {
 	static const u64 words[] = { 0, 1, 1ULL << 32, 0xffffffff, ~0ULL << 32, ~0ULL };
@@ -162,7 +162,7 @@ static void result__says_what_it_is(void **state)
 	assert_int_equal(thc_be16(h.count), 3);
 	assert_true(thc_be64(h.bitmap) == ALL);
 	expect_seal(&h, lanes, THC_LANE_WORDS);
-	/* again, to one */
+	/* a repeated answer, to one rank */
 	thc_answer_result(&h, &seals, (struct thc_answer_at){ 4, 33, slot.epoch }, g, 2, 1);
 	expect_label(&h, THC_OP_ADD, 2, 0);
 	assert_int_equal(h.flags, THC_F_ANSWER | THC_F_REPEAT);
@@ -202,7 +202,7 @@ static void result__carries_the_epoch_of_its_slot(void **state)
 	expect_seal(&h, lanes, THC_LANE_WORDS);
 }
 
-/* So is what has no lanes: a request that was admitted before the epoch ended. */
+/* A header-only answer has the epoch of its request, even if that epoch ended after admission. */
 static void wait__carries_the_epoch_of_its_request(void **state)
 {
 	struct thc_hdr h = request(2, 0);
@@ -217,9 +217,7 @@ static void wait__carries_the_epoch_of_its_request(void **state)
 	expect_seal(&h, NULL, 0);
 }
 
-/* Lanes are digested once; the answer to all, which is copied, and each that is sent again are
- * sealed with that digest.
- */
+/* Lanes are digested once; the digest seals the answer to all ranks and each repeated answer. */
 static void result__is_digested_once(void **state)
 {
 	struct thc_generation *g;
@@ -288,8 +286,8 @@ static void wait__says_when_a_missing_rank_has_left(void **state)
 	assert_int_equal(h.flags, THC_F_CE);
 }
 
-/* Another op, width or round than the first contribution's, or a generation that the
- * slot is not ready for: whose contributions are there.
+/* A request with another op, width or round than the slot's, or a generation too early, is told
+ * the contributors.
  */
 static void differs__names_who_is_in(void **state)
 {
@@ -398,7 +396,7 @@ static void epoch__names_the_new_one_and_who_ended_the_old(void **state)
 	assert_int_equal(h.count, 0);
 	assert_true(thc_be64(h.bitmap) == 5);
 	assert_true(ends_epoch(&h, request(2, 6).tag, path.src, path.src_port));
-	/* nobody did: the aggregator */
+	/* no rank did, but the aggregator */
 	job.restarter = THC_WORKER_NONE;
 	h = request(2, 6);
 	thc_answer_epoch(&h, &job, &seals, &path);
@@ -406,7 +404,7 @@ static void epoch__names_the_new_one_and_who_ended_the_old(void **state)
 	assert_true(ends_epoch(&h, request(2, 6).tag, path.src, path.src_port));
 }
 
-/* It answers one request of one worker, and is under a key that outlives epochs. */
+/* A STALE with EPOCH answers one request of one worker, under a key that outlives epochs. */
 static void epoch__is_for_one_request(void **state)
 {
 	struct thc_hdr h = request(2, 6);

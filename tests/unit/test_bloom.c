@@ -45,7 +45,7 @@ static void tear_down(struct bed *b)
 	free(b->room);
 }
 
-/* Also when words come piece by piece. */
+/* Items are found, also if their words are put in piece by piece. */
 static void filter__finds_what_is_there(void **state)
 {
 	static const size_t counts[] = { 4097, 65536, 1000001 };
@@ -72,7 +72,7 @@ static void filter__finds_what_is_there(void **state)
 				assert_int_equal(b.put[i] & ~b.got[i], 0);
 			for (n = 0, i = 0; i < b.words; i++)
 				n += (size_t)__builtin_popcount(b.got[i] & ~b.put[i]);
-			/* a sixteenth; chance has its part in few */
+			/* one in sixteen; small counts vary */
 			assert_true(n <= counts[c] / each[e] / 8 + 8);
 			tear_down(&b);
 		}

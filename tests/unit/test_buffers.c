@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Buffers that are used again, and what must give way to the promise about a
- * client's memory: memory_now never goes beyond twice what counts.
+ * Buffers that are used again, and when they are freed so that memory_now stays within twice the
+ * bytes that count.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #define MIB	((size_t)1 << 20)
 
-/* Nothing held, one bucket of @counted bytes in progress. */
+/* A client without buffers; one bucket of @counted bytes is in progress. */
 static struct thc_client client_with(size_t counted)
 {
 	struct thc_client c = { .counted_least = MIB / 2 };
@@ -45,7 +45,7 @@ static void spare__is_used_again(void **state)
 	assert_ptr_equal(use(&c, 5 * MIB), first);
 	assert_ptr_equal(use(&c, 4 * MIB), first);
 	assert_int_equal(c.memory_now, 5 * MIB);
-	/* more than a quarter too large */
+	/* more than a quarter larger than needed */
 	use(&c, 4 * MIB - 1);
 	assert_int_equal(c.memory_now, 9 * MIB - 1);
 	thc_buffer_free(&c);
@@ -88,7 +88,7 @@ static void spare__gives_way(void **state)
 	assert_int_equal(c.memory_peak, 18 * MIB);
 }
 
-/* One that fits, but is so large that what comes beside it does not. */
+/* A buffer that fits is freed if the memory needed beside it would exceed the bound. */
 static void spare__is_not_used_at_any_price(void **state)
 {
 	struct thc_client c = client_with(4 * MIB);
@@ -106,7 +106,7 @@ static void spare__is_not_used_at_any_price(void **state)
 	thc_buffer_free(&c);
 }
 
-/* To arrays without a buffer, too. */
+/* Buffers are also freed for arrays without a buffer. */
 static void spare__gives_way_to_arrays(void **state)
 {
 	struct thc_client c = client_with(4 * MIB);
@@ -136,7 +136,7 @@ static void counted__is_the_most_in_progress(void **state)
 	thc_budget_end(&c, 4 * MIB);
 	assert_int_equal(thc_budget_begin(&c, 2 * MIB), 2 * MIB);
 	assert_int_equal(thc_budget_left(&c), 14 * MIB);
-	/* no less than the least */
+	/* at least the smallest count */
 	assert_int_equal(thc_budget_begin(&c, 1), MIB / 2);
 }
 

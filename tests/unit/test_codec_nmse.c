@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How large the error of a whole round is: measured through the codec by Monte-Carlo, compared with
- * the closed form and with numbers worked out independently.  Seeds are fixed.
+ * The error of a whole round, measured through the codec by Monte Carlo, against the closed form
+ * and numbers computed by other means. Seeds are fixed.
  */
 #include "codec_util.h"
 
@@ -132,7 +132,7 @@ static void nmse__closed_form(void **state)
 		}
 }
 
-/* All bits, of 4 ranks: by good tables where sums have 8 bits, and by uniform ones. */
+/* All bits, 4 ranks: good tables for 8-bit sums, and uniform tables. */
 static void nmse__every_number_of_bits(void **state)
 {
 	static const struct {
@@ -187,7 +187,7 @@ static void nmse__chosen_tables(void **state)
 }
 
 /*
- * b = 4, g = 30, p = 1/512.  On equal gradients the strata leave one rank's draw to chance, so that
+ * b = 4, g = 30, p = 1/512. On equal gradients the strata leave only one rank's draw to chance, so
  * the rounding error falls with n^2 instead of n.
  */
 static void correlated__gain(void **state)
@@ -232,8 +232,8 @@ static void nmse__independent_gradients(void **state)
 }
 
 /*
- * Layers of a model differ in scale by orders of magnitude.  One norm a block keeps the error where
- * it belongs; the norm of the whole vector, spread over its blocks, does not.
+ * The scales of a model's layers differ by orders of magnitude. One norm per block keeps the error
+ * in its block; one norm of the whole vector would spread it.
  */
 static void norms__per_block_on_heavy_tails(void **state)
 {
@@ -271,7 +271,7 @@ static void norms__per_block_on_heavy_tails(void **state)
 	free(x);
 }
 
-/* Not rotated, coordinates are as large as those are that there are, whatever pads their block. */
+/* Without rotation the padding of a block does not change the scale of its coordinates. */
 static void nmse__of_a_block_that_is_not_full(void **state)
 {
 	static const size_t counts[] = { 17, 128, 1000 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The error memory: that it holds what the indices miss, against a reference in double precision,
- * and that contributions which did not arrive can be put back.
+ * The error memory holds what the indices lose, against a reference in double precision, and takes
+ * back contributions that did not arrive.
  */
 #include "codec_util.h"
 
@@ -17,7 +17,7 @@ struct round {
 	struct thc_chunks chunks;
 };
 
-/* How a gradient is compressed. */
+/* Parameters of a compression. */
 struct way {
 	unsigned int bits, g, chunk, form;
 };
@@ -72,7 +72,7 @@ static void round_free(struct round *r)
 	free(r->packed);
 }
 
-/* RHT^-1 of what the indices of chunks from..to of the range stand for, in double. */
+/* RHT^-1 of the values of indices in chunks from..to of the range, in double. */
 static double *reference_sent(const struct round *r, size_t from, size_t to)
 {
 	size_t b = (size_t)1 << r->c.block_log2, block, i;
@@ -124,8 +124,8 @@ static void assert_identity(unsigned int block_log2, enum thc_dtype dtype, size_
 		missed += want * want;
 		worst = fmax(worst, fabs(want - r.error[i]));
 	}
-	/* Single precision of a typical coordinate, or of the largest one, and an error worth
-	 * remembering at all.
+	/* The bound: single precision, relative to a typical or the largest coordinate; and there
+	 * must be an error at all.
 	 */
 	assert_true(worst < (w.form ? 3e-5 : 1e-5));
 	assert_true(missed > (count < 1000 ? 0 : (w.bits <= 4 ? 1e-3 : 1e-6) * (double)count));
@@ -164,7 +164,8 @@ static void error__of_every_form(void **state)
 		}
 }
 
-/* Over many rounds on one gradient nothing is lost: sum of what was sent -> rounds * x. */
+/* Over many rounds on one gradient nothing is lost: the sum of sent values approaches rounds * x.
+ */
 static void error__accumulates_nothing(void **state)
 {
 	size_t n = 4096, i;
@@ -210,7 +211,7 @@ static void error__accumulates_nothing(void **state)
 	free(x);
 }
 
-/* Chunk @lost of @r, and no other, goes back to @error. */
+/* Puts chunk @lost of @r back into @error, and no other. */
 static void putback_one(struct round *r, size_t lost, float *error)
 {
 	size_t chunks = r->padded / r->chunks.chunk;
@@ -349,7 +350,7 @@ static void zero_norm__keeps_the_input(void **state)
 	(void)state;
 	solve(4, 30, 1.0 / 32, &t);
 	codec_setup(&c, &t, 10, THC_SIMD_AUTO);
-	x[1500] = 0x1p-90f;	/* too small to send, not too small to remember */
+	x[1500] = 0x1p-90f;	/* too small to be sent, but large enough for the error memory */
 	assert_int_equal(thc_codec_norms(&c, &(struct thc_values){ x, THC_FP32, 2048, error },
 					 norms, NULL),
 			 0);

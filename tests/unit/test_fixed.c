@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Floats as fixed point and as limbs (userspace/libthc/fixed.h), of every instruction set: vectors
- * worked out by hand, fixed point by its definition, and exact means beside big integers
- * (tests/lib/exactmean.h), of 10^6 values or as many as THC_EXACT says.
+ * Floats as fixed point and as limbs (userspace/libthc/fixed.h), in every instruction set:
+ * vectors computed by hand, fixed point by its definition, and exact means against big integers
+ * (tests/lib/exactmean.h), of 10^6 values or THC_EXACT.
  */
 #include <errno.h>
 #include <fenv.h>
@@ -103,7 +103,7 @@ static void scale__of_lanes(void **state)
 			       thc_scale_low_lane(THC_SCALE_ZERO));
 	assert_true(thc_scale_is_zero(s));
 	assert_int_equal(thc_scale_limbs(s, 25), 0);
-	/* what no rank sends */
+	/* lanes that no rank sends */
 	for (i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
 		for (k = 0; k < sizeof(wild) / sizeof(*wild); k++) {
 			s = thc_scale_of_lanes(wild[i], wild[k]);
@@ -140,7 +140,7 @@ static void measure__what_is_not_finite(void **state)
 
 /* --- values ----------------------------------------------------------------- */
 
-/* Kinds of buckets: what they are named for. */
+/* Kinds of buckets, described by their names. */
 enum { NORMAL, MIDDLE, SUBNORMAL, EXTREME, OPPOSITE, SPARSE, ZERO, ONE_ZERO, WIDE, BUCKETS };
 
 /* Such that the mean is the middle of two values of @dtype, m + 1/2 in units of the last bit, or a
@@ -194,7 +194,7 @@ static float value(unsigned int bucket, unsigned int rank, unsigned int i)
 	}
 }
 
-/* What a type of 16 bits has is a float of fewer bits. */
+/* A 16-bit type's values are floats with fewer bits. */
 static void fill(float x[RANKS][N], unsigned int bucket, unsigned int ranks, enum thc_dtype dtype)
 {
 	unsigned int rank, i;
@@ -241,7 +241,7 @@ static void assert_mean(const struct exact_sum *sum, unsigned int ranks, enum th
 {
 	uint32_t wanted = exact_bits(sum, ranks, dtype), bits = 0;
 
-	/* a mean that is zero has the sign of the sum, which +0 has none */
+	/* a mean of zero has the sum's sign, which is + for +0 */
 	thc_store_one(dtype, &bits, 0, got);
 	if (bits != wanted)
 		fail_msg("%s of %u ranks, bucket %u, value %u, dtype %d: %08x, not %08x", what,
@@ -388,8 +388,8 @@ static void fixed__rounds_to_even_and_never_overflows(void **state)
 	}
 }
 
-/* What a rank contributes is off by half a unit of the lane at most, 2^(E-k-1); a value that would
- * be rounded up to 2^k, which n ranks must not add up, by less than a unit.
+/* A contribution is off by at most half a unit of the lane, 2^(E-k-1); a value that would round up
+ * to 2^k, too large for sums of n ranks, by less than a unit.
  */
 static void fixed__is_off_by_half_a_unit(void **state)
 {
@@ -407,7 +407,7 @@ static void fixed__is_off_by_half_a_unit(void **state)
 		if (bits < THC_FIXED_BITS_MIN)
 			continue;
 		top = (int)(random_word() % 200) - 100;
-		/* from the largest magnitude that there can be downwards, of both signs */
+		/* downwards from the largest possible magnitude, with both signs */
 		for (i = 0, x[0] = nextafterf(ldexpf(1, top), 0); i < N - 1; i++)
 			x[i + 1] = -(i % 2 == 0 ? x[i] :
 				     i % 8 == 7 ? x[i] * 0.87f :
@@ -428,8 +428,8 @@ static void fixed__is_off_by_half_a_unit(void **state)
 	assert_true(clamped);
 }
 
-/* Sums whose mean is the middle of two values, of every number of ranks: the product of a sum and
- * what 1 / ranks is as a double would miss some of them.
+/* Sums whose mean lies in the middle of two values, for every number of ranks: a product with 1 /
+ * ranks as a double would round some wrongly.
  */
 static void mean__of_middles(void **state)
 {
@@ -471,7 +471,7 @@ static void add_digit(struct exact_sum *sum, int32_t digit, int exponent)
 	big_add(digit < 0 ? &sum->negative : &sum->positive, (uint32_t)abs(digit), exponent);
 }
 
-/* The middle of two floats, or what is next to it, as two digits of a sum. */
+/* The middle of two floats, or a neighbour, as a sum of two digits. */
 static void put_middle(int32_t *lower, int32_t *upper, unsigned int bits)
 {
 	uint64_t middle = (uint64_t)(1U << 24 | (random_word() & 0xffffff) | 1);
@@ -519,7 +519,7 @@ static void mean2__of_all_sizes(void **state)
 	}
 }
 
-/* Each instruction set has the scalar loops' bits, whatever the lanes have. */
+/* Every instruction set gives the scalar loops' bits for any lanes. */
 static void loops__have_the_same_bits(void **state)
 {
 	static float x[RANKS][N], one[N], other[N];

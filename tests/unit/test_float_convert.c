@@ -89,7 +89,7 @@ static void assert_load(const struct thc_codec_ops *ops, enum thc_dtype dtype)
 		assert_int_equal(to_bits(floats[i]) >> 31, i >> 15);
 		if ((i & 0x7fff) == half_infinity(dtype)) {
 			assert_true(isinf(floats[i]));
-			/* the largest half stands for what is larger */
+			/* the largest half stands for larger values */
 			assert_int_equal(back[i], dtype == THC_FP16 ? i - 1 : i);
 			continue;
 		}
@@ -101,7 +101,7 @@ static void assert_load(const struct thc_codec_ops *ops, enum thc_dtype dtype)
 	free(halves);
 }
 
-/* Between each pair of neighbours: the middle goes to the even one, all else to the nearer. */
+/* Between neighbours the middle rounds to even, other values to the nearer one. */
 static void assert_store_rounds(const struct thc_codec_ops *ops, enum thc_dtype dtype)
 {
 	uint32_t infinity = half_infinity(dtype), i;
@@ -110,7 +110,7 @@ static void assert_store_rounds(const struct thc_codec_ops *ops, enum thc_dtype 
 	int e = exponent_bits(dtype), k;
 
 	for (i = 0; i < infinity; i++) {
-		/* Beyond the largest half is Inf where the next one would be, or no other half. */
+		/* Above the largest half the next value is infinity, or does not exist. */
 		uint32_t next = dtype == THC_FP16 && i + 1 == infinity ? i : i + 1;
 		double lo = half_value((uint16_t)i, e);
 		double hi = i + 1 < infinity ? half_value((uint16_t)(i + 1), e) :

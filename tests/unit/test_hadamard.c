@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The rotation: that it is H D, with H the Hadamard matrix in natural order, that D is random,
- * shared and fresh, and that the way back is its inverse.  Equality of instruction sets is tested
- * in test_simd.c.
+ * The rotation is H D, with H the Hadamard matrix in natural order; D is random, shared and fresh;
+ * and the inverse restores the input. test_simd.c compares instruction sets.
  */
 #include "codec_util.h"
 

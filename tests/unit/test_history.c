@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * By what the scheme lhc chooses its index: densities of rounds up to the one before the last, in
+ * How scheme lhc chooses its index: by the densities of rounds up to the one before the last, in
  * the order of rounds, whichever ended first.
  */
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void levels__follow_density(void **state)
 	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		thc_history_note(&h, 5, 3 * i, rows[i].density);
 		assert_int_equal(levels(&c, &h, 5, 3 * i + 2, 10000000), rows[i].levels);
-		/* what has few items has few levels */
+		/* few items need few levels */
 		assert_int_equal(levels(&c, &h, 5, 3 * i + 2, 8192), 1);
 		assert_int_equal(levels(&c, &h, 5, 3 * i + 2, 8193), rows[i].levels == 1 ? 1 : 2);
 		assert_int_equal(levels(&c, &h, 5, 3 * i + 2, 8193 * 32), rows[i].levels);
@@ -67,7 +67,7 @@ static void rounds__up_to_the_one_before_the_last(void **state)
 	thc_history_note(&h, 1, 1, 100000);
 	assert_int_equal(levels(&c, &h, 1, 3, 10000000), 2);
 	assert_int_equal(levels(&c, &h, 1, 4, 10000000), 1);
-	/* both at once, and the other key's is its own */
+	/* both rounds at once; the other key has its own densities */
 	levels(&c, &h, 2, 4, 10000000);
 	thc_history_note(&h, 2, 4, 0);
 	thc_history_note(&h, 1, 3, 0);
@@ -76,7 +76,7 @@ static void rounds__up_to_the_one_before_the_last(void **state)
 	end(&c, &h);
 }
 
-/* As @full says of the 100 rounds of a key: in which there is no index. */
+/* Notes in @full which of the key's 100 rounds have no index. */
 static void run_rounds(struct thc_client *c, struct thc_history *h, int32_t density,
 		       unsigned int from, unsigned int to, unsigned int *without,
 		       unsigned int *first)
@@ -106,10 +106,10 @@ static void full__unions_are_looked_at_again(void **state)
 	/* eight full ones, and one more until the eighth counts */
 	assert_int_equal(first, 9);
 	assert_int_equal(without, 65);
-	/* one round with an index is enough to go without for as long again */
+	/* after one round with an index, as many rounds again have none */
 	run_rounds(&c, &h, 700001, 74, 74 + 66, &without, &first);
 	assert_int_equal(without, 64);
-	/* between both bounds nothing changes, below them it starts anew */
+	/* between the bounds nothing changes; below them the count begins anew */
 	run_rounds(&c, &h, 650000, 140, 240, &without, &first);
 	assert_in_range(without, 1, 66);
 	run_rounds(&c, &h, 700000, 240, 340, &without, &first);
@@ -120,7 +120,7 @@ static void full__unions_are_looked_at_again(void **state)
 	end(&c, &h);
 }
 
-/* Rows have an index in every round, of which there is a density each time. */
+/* Rows have an index in every round, and each round notes a density. */
 static void rows__have_levels_while_a_key_rests(void **state)
 {
 	struct thc_client c = { .counted_most = 1 << 20 };

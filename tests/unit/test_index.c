@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The index of what is not zero, beside a plain list of coordinates: all ranks send the same
- * chunks, in any order of answers, and have the union in the end, item by item.
+ * The index of nonzero items, against a plain list of coordinates: all ranks send the same chunks,
+ * whatever the order of answers, and end with the union, item by item.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static void make(struct bed *b, double density)
 		assert_non_null(r->memory);
 		l = (struct thc_layout){ .at = r->memory };
 		thc_index_lay_out(&r->x, &l);
-		/* one of them has nothing */
+		/* one rank has no item */
 		put(b, r, i == 1 ? 0 : density);
 	}
 }
@@ -96,7 +96,7 @@ static void end(struct bed *b)
 	free(b->in);
 }
 
-/* All ranks' words of a chunk, OR-ed; they are in the same places. */
+/* ORs all ranks' words of a chunk; the places are equal. */
 static void unite(struct bed *b, unsigned int at, uint32_t chunk, uint32_t *lanes)
 {
 	uint32_t own[THC_INDEX_CHUNK];
@@ -110,8 +110,8 @@ static void unite(struct bed *b, unsigned int at, uint32_t chunk, uint32_t *lane
 	}
 }
 
-/* One of the ranks gets its answers in an order of its own. Those of a level come once the level is
- * known to have them; levels below are sized meanwhile.
+/* One rank gets answers in its own order. A level's answers come only when its size is known;
+ * lower levels are sized meanwhile.
  */
 static void exchange(struct bed *b, unsigned int at, bool ordered)
 {
@@ -141,7 +141,7 @@ static void exchange(struct bed *b, unsigned int at, bool ordered)
 	for (k = 0; k < RANKS; k++) {
 		for (i = 0; i < sized; i++) {
 			chunk = order[i];
-			/* others may have the union by now, which changes nothing */
+			/* other ranks may have this union already, which then does not change */
 			unite(b, at, chunk, lanes);
 			assert_true(thc_index_answer(&b->rank[k].x, at, chunk, lanes));
 			if (at)
@@ -172,7 +172,7 @@ static void check_union(struct bed *b)
 				assert_int_equal(bits >> bit & 1, is_in(b, 32 * i + bit));
 			one[i] = bits;
 		}
-		/* many at a time, from any word to any other */
+		/* ranges of many words, from any word to any other */
 		for (i = 0; i < 8; i++) {
 			first = random_word() % words;
 			n = 1 + random_word() % (words - first);
@@ -185,8 +185,8 @@ static void check_union(struct bed *b)
 	free(many);
 }
 
-/* Level @at has a bit for each 32^at items. Words that are sent: those under a bit of the level
- * above that the union has; of the top level all.
+/* Level @at has a bit per 32^at items. Words sent: those below a set bit of the union's level
+ * above; in the top level all.
  */
 static uint32_t words_sent(const struct bed *b, unsigned int at)
 {
@@ -234,7 +234,7 @@ static void index__all_ranks_have_the_union(void **state)
 			}
 }
 
-/* An aggregator that says more than there is. */
+/* The aggregator's answer has bits behind the end, which are ignored. */
 static void index__has_nothing_behind_its_end(void **state)
 {
 	static const size_t counts[] = { 1, 33, 1000, 1025, 70001 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What libthc takes from WELCOME before anything is computed from it: a scheme that it has, and
- * constants that the scheme can serve. A table's hash converts the threshold to an integer, and a
- * block is a shift.
+ * What libthc checks in WELCOME before it computes: a known scheme, and constants that the scheme
+ * can use. A table's hash converts the threshold to an integer, and a block is a shift.
  */
 #include <errno.h>
 #include <math.h>
@@ -118,7 +117,7 @@ static void table__of_fewer_levels(void **state)
 	assert_int_equal(take(&w), -EPROTO);
 }
 
-/* Each row is a table whose sums fit, and of each there is as much as of the job's own. */
+/* Every row is a table whose sums fit, as the job's own row must be. */
 static void rows__are_tables(void **state)
 {
 	struct thc_spec w = good();
@@ -145,14 +144,14 @@ static void rows__are_tables(void **state)
 		set_row(&w, bits, (1U << bits) - 1, 16);
 	}
 	assert_int_equal(take(&w), 0);
-	/* four ranks may reach 60, and one more may not */
+	/* four ranks' sums reach 60, a fifth rank's would overflow */
 	set_row(&w, 3, 15, 8);
 	w.tables.widths.sum[2] = 4;
 	w.ranks = 1;
 	assert_int_equal(take(&w), 0);
 	w.ranks = 2;
 	assert_int_equal(take(&w), -EPROTO);
-	/* chunks of the job's own row are in one block; others may be two blocks */
+	/* a chunk of the job's own row is in one block; other rows' chunks may span two blocks */
 	w.ranks = 4;
 	set_row(&w, 3, 15, 8);
 	set_row(&w, 1, 2, 4);
@@ -199,7 +198,8 @@ static void block__holds_a_chunk(void **state)
 	assert_int_equal(take(&w), 0);
 }
 
-/* Who has the job's secret key takes part in no job without one, nor the other way round. */
+/* A client with a secret key joins no job without one, nor a client without a key a job with one.
+ */
 static void seal__is_that_of_the_options(void **state)
 {
 	static const uint8_t key[THC_KEY_BYTES];
@@ -238,7 +238,7 @@ static void scheme__is_one_that_there_is(void **state)
 	}
 }
 
-/* A job's own scheme may be none or lhc, with a precision that its ranks can sum. */
+/* A job's own scheme may be none or lhc, with a precision whose sums fit all ranks. */
 static void check_precision(enum thc_scheme_id scheme)
 {
 	struct thc_spec w = good();

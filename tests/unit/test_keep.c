@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Which values of a gradient are kept: as many as asked for, and never none for ever. */
+/* Which values of a gradient are kept: as many as asked for, and at least one unless all are zero.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include "randomword.h"
 #include "residual.h"
 
-/* Of @count values @x the bound for @fraction. */
+/* The bound for @fraction of the @count values @x. */
 static uint32_t least_of(const float *x, size_t count, double fraction)
 {
 	uint32_t blocks = (uint32_t)((count + THC_SCALE_BLOCK - 1) / THC_SCALE_BLOCK), block;
@@ -67,7 +68,7 @@ static float *gradient(size_t count, size_t period)
 	return x;
 }
 
-/* Of all values no more than the last bin's are too many, and none too few. */
+/* With all values counted, at most the last bin's are too many, and none are missing. */
 static void share__of_few_values(void **state)
 {
 	static const double fractions[] = { .0001, .001, .01, .1, .5, .99 };
@@ -109,7 +110,7 @@ static void share__of_many_values(void **state)
 		}
 }
 
-/* Zeros are never sent, and what is alike is sent together. */
+/* Zeros are never sent, and equal values are sent together. */
 static void share__of_equal_values(void **state)
 {
 	static float x[50000];

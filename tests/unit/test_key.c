@@ -183,7 +183,7 @@ static void seal_key__is_read_from_what_is_derived(void **state)
 	assert_int_equal(thc_be32(key.id), 0xd77f411b);
 }
 
-/* There the salt tells one epoch from the next, and nothing is sealed by a key. */
+/* Without a secret only the salt tells epochs apart, and no key seals anything. */
 static void seal_key__of_a_job_without_a_secret(void **state)
 {
 	static const u8 salt[THC_SALT_BYTES] = { 0xde, 0xad, 0xbe, 0xef, 5 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The vector loops of thc.ko against include/thc/aggregator/lane.h, and NH against
- * include/thc/wire/nh.h, bit for bit: every kind, random and extreme lanes, payloads, keys
- * and tables (also tables too large for their lanes), payloads of every alignment, at either
- * end of what may be touched. An instruction set that this CPU lacks is skipped.
+ * include/thc/wire/nh.h, bit for bit: every kind, random and extreme lanes, payloads, keys and
+ * tables (also too large ones), payloads of every alignment, at either end of readable memory. An
+ * instruction set that this CPU lacks is skipped.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void fill(void *to, size_t bytes, enum fill how)
 		*p++ = random_byte(how);
 }
 
-/* The middle page of three; what is beside it must not be touched. */
+/* The middle page of three; the other two cannot be accessed. */
 static u8 *guarded_page(size_t page)
 {
 	u8 *p = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -66,7 +66,7 @@ static u8 *guarded_page(size_t page)
 	return p + page;
 }
 
-/* What the loops differ in beside their arithmetic. */
+/* Properties of a loop beside its arithmetic. */
 struct shape {
 	enum thc_lane_kind	kind;
 	u32			bits;	/* of an index, if the loop looks up */
@@ -80,7 +80,7 @@ static const struct shape shapes[] = { { THC_LANE_LUT8, 4, 0 },	       { THC_LAN
 				       { THC_LANE_ADD16, 4, 0 },       { THC_LANE_ADD32, 4, 0 },
 				       THC_FORMATS_GROUP(SHAPE_OF_ROW) };
 
-/* How a payload is added: by which loop of @ops, and to lanes with what in them. */
+/* Which loop of @ops adds a payload, and which lanes it meets. */
 struct way {
 	const struct thc_simd_ops	*ops;
 	enum thc_lane_kind		kind;
@@ -142,7 +142,7 @@ static void assert_same(struct way way, u8 *at, const u8 *payload, const struct 
 	assert_memory_equal(pairs, &before, sizeof(before));
 }
 
-/* Lanes and payload, with what may be read in front of it, end, or begin, where the page does. */
+/* Lanes and payload (with the readable bytes in front of it) end or begin where the page does. */
 static void same_bits(const struct thc_simd_ops *ops, const struct shape *s)
 {
 	size_t page = sysconf(_SC_PAGESIZE), length = thc_lane_payload(s->kind, 4);
@@ -163,7 +163,7 @@ static void same_bits(const struct thc_simd_ops *ops, const struct shape *s)
 		assert_same((struct way){ ops, s->kind, round >> 2 & 1, random_word() % FILLS },
 			    to + (round & 2 ? 0 : page - THC_LANE_BYTES), payload, &pairs);
 	}
-	/* each of the indices where only one differs from the others */
+	/* one index at a time differs from the others */
 	for (round = 0; round < 256; round++) {
 		memset(table, 0, sizeof(table));
 		table[round % levels] = round / levels * 0x1111;

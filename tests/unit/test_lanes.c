@@ -131,8 +131,8 @@ static u8 *guard(void)
 	return p + page;
 }
 
-/* Nothing behind @payload can be read, and it starts at an odd address in every second round:
- * packets promise no alignment.
+/* Behind @payload nothing is readable, and every second payload has an odd address: packets
+ * promise no alignment.
  */
 static void check_op(const struct op *op, int contributors, int odd)
 {
@@ -147,7 +147,7 @@ static void check_op(const struct op *op, int contributors, int odd)
 	memset(&pairs, 0, sizeof(pairs));
 	if (op->table)
 		thc_pairs_init(&pairs, op->table, op->bits);
-	/* what an earlier generation left behind must not show */
+	/* the contents of an earlier generation must not count */
 	memset(lanes, 0xa5, sizeof(lanes));
 	for (c = 0; c < contributors; c++) {
 		random_payload(payload, bytes);
@@ -171,7 +171,7 @@ static void check_ops(enum thc_lane_kind kind, int width, const u16 *table)
 			check_op(&op, n, round & 1);
 }
 
-/* Random levels, of which the sum of @n fits into @width bits, and the largest one is that. */
+/* Random levels; the sum of @n of the largest one just fits into @width bits. */
 static void make_table(u16 *table, int bits, int width, int n)
 {
 	u64 most = ((1ULL << width) - 1) / n;
@@ -203,7 +203,7 @@ static struct thc_row row_of(int bits, int width)
 	return (struct thc_row){ .bits = (u8)bits, .sum_width = (u8)width };
 }
 
-/* Every number of bits with sums of every width that has room for them. */
+/* Every number of bits with every width of sums that has room. */
 static void lanes__bits_of_every_row(void **state)
 {
 	int bits, width, rows = 0;
@@ -217,7 +217,7 @@ static void lanes__bits_of_every_row(void **state)
 	assert_int_equal(rows, 28);
 }
 
-/* The loops of any number of bits can do what has loops of its own, too. */
+/* The general loops can also do the rows that have loops of their own. */
 static void lanes__bits_of_special_rows(void **state)
 {
 	(void)state;
@@ -228,8 +228,8 @@ static void lanes__bits_of_special_rows(void **state)
 #undef CHECK_BITS
 }
 
-/* Groups are read with bytes in front of them, which do not matter: by the loops of XDP, that find
- * a payload behind its header, and without a copy.
+/* Groups are read with bytes in front of them, which must not matter: XDP's loops find the payload
+ * behind its header, without a copy.
  */
 static void lanes__groups_behind_a_header(void **state)
 {
@@ -261,7 +261,7 @@ static void lanes__groups_behind_a_header(void **state)
 #undef CHECK_GROUP
 }
 
-/* All lanes at the largest sum: no carry, whatever is beside. */
+/* All lanes at the largest sum: no carry, whatever the neighbours are. */
 static void lanes__bits_at_the_overflow_rule(void **state)
 {
 	u8 payload[THC_LANE_BYTES];
@@ -367,7 +367,7 @@ static void lanes__claims(void **state)
 	check_ops(THC_LANE_CLAIM_HIGH, 32, NULL);
 }
 
-/* Every rank claims all lanes, and gets its own: 8 of one packet, none of the other. */
+/* Every rank fills all lanes; only its own count: 8 in one packet, none in the other. */
 static void lanes__nobody_claims_for_another_rank(void **state)
 {
 	static const enum thc_lane_kind half[] = { THC_LANE_CLAIM, THC_LANE_CLAIM_HIGH };
@@ -591,7 +591,7 @@ static int is_kind(u8 op, int width, struct thc_row row)
 	return 0;
 }
 
-/* A LUT_ADD of other bits than the job's is no more a kind than an op that there is not. */
+/* A LUT_ADD of other bits than the job's is as invalid as an unknown op. */
 static void kind__of_nothing_else(void **state)
 {
 	struct thc_row row = { 0, 0, 0 };
@@ -612,7 +612,7 @@ static void kind__of_nothing_else(void **state)
 	}
 }
 
-/* The 16 lengths that protocol.md has, and no other. */
+/* Exactly the 16 lengths of protocol.md. */
 static void kind__payload_lengths(void **state)
 {
 	static const u32 known[] = { 32,  64,  96,  128, 160, 192, 224, 256,

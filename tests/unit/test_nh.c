@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * NH (include/thc/wire/nh.h), also by libthc's vectors, against plain integers, and for which keys
- * two payloads have one NH: for one value at most of a word of the key, of 2^32.
+ * NH (include/thc/wire/nh.h), also by libthc's vectors, against plain integers; and under how many
+ * keys two payloads have one NH: for at most one value of a word of the key, out of 2^32.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,7 +76,7 @@ static void check_lengths(nh_loop nh)
 	}
 }
 
-/* Where sums and products are the least and the largest. */
+/* The least and largest sums and products. */
 static void check_extremes(nh_loop nh)
 {
 	static const u32 words[] = { 0, 1, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff };
@@ -139,8 +139,8 @@ static void nh__known_answers(void **state)
 	assert_true(thc_nh(k.nh, payload, 128) == 0x25af977ac7b6978bULL);
 }
 
-/* A half of a word that changes goes unseen if its other half and the key are zero together, and
- * for no other key.
+/* A changed half of a word is missed only if its other half plus the key is zero, whatever the
+ * rest of the key.
  */
 static void nh__misses_a_changed_half_for_one_key(void **state)
 {
@@ -158,7 +158,7 @@ static void nh__misses_a_changed_half_for_one_key(void **state)
 		whole = thc_nh(key, payload, THC_LANE_WORDS);
 		put(payload + 4 * half, (u32)random_word());
 		assert_true(thc_nh(key, payload, THC_LANE_WORDS) == whole);
-		/* and now with the next key, and any other */
+		/* it is seen with the next value of the key, and with any other */
 		key[other] += round & 1 ? 1 : 1 + (u32)(random_word() % 0xffffffff);
 		whole = thc_nh(key, payload, THC_LANE_WORDS);
 		payload[4 * half + random_word() % 4] ^= 1 << random_word() % 8;
@@ -167,9 +167,9 @@ static void nh__misses_a_changed_half_for_one_key(void **state)
 	}
 }
 
-/* Whatever else differs: between two payloads, of which one word differs in one half, the
- * difference of their NH grows by what that half differs with each step of the word of the key
- * beside it. So it is zero for one value of that word at most.
+/* Two payloads differ in one half of a word, and perhaps elsewhere: with each step of the key's
+ * word for the other half, the difference of their NH grows by the difference of that half. So it
+ * is zero for at most one value of that word.
  */
 static void nh__difference_moves_with_the_key(void **state)
 {
@@ -188,7 +188,7 @@ static void nh__difference_moves_with_the_key(void **state)
 		by = (u64)((u32)number(payload + 4 * half, 4) + key[half]) -
 		     (u64)((u32)number(other + 4 * half, 4) + key[half]);
 		assert_true(by);
-		/* where the sum modulo 2^32 begins */
+		/* the key for which the sum modulo 2^32 is zero */
 		key[beside] = -(u32)number(payload + 4 * beside, 4);
 		for (step = 0; step < 8; step++, key[beside]++, before = now) {
 			now = thc_nh(key, payload, THC_LANE_WORDS) -
@@ -198,7 +198,7 @@ static void nh__difference_moves_with_the_key(void **state)
 	}
 }
 
-/* Each place has a key of its own. */
+/* Every place has its own word of the key. */
 static void nh__sees_where_a_word_stands(void **state)
 {
 	u64 word, whole;

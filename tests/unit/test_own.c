@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A rank's own values, block by block, beside the bucket they are of. */
+/* A rank's own values, block by block, against the values of its bucket. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 
 enum { BLOCKS = 9, COUNT = 8 * THC_SCALE_BLOCK + 1000, WORDS = BLOCKS * THC_SCALE_WORDS };
 
-/* A bucket, its bits, those of a union, and what is kept. */
+/* A bucket, its bits, the bits of a union, and the kept values. */
 struct bed {
 	struct thc_own own;
 	float x[BLOCKS * THC_SCALE_BLOCK];
@@ -25,7 +25,7 @@ struct bed {
 	void *memory;
 };
 
-/* @share: of 256 coordinates are not zero; @others: of 256 coordinates other ranks have as well. */
+/* @share of 256 coordinates are not zero; @others of 256 are not zero on other ranks. */
 static struct bed *make(enum thc_simd simd, unsigned int share, unsigned int others, size_t left)
 {
 	struct bed *b = calloc(1, sizeof(*b));
@@ -42,7 +42,7 @@ static struct bed *make(enum thc_simd simd, unsigned int share, unsigned int oth
 		b->set[i / 32] |= any << i % 32;
 	}
 	thc_own_init(&b->own, thc_simd_ops(simd)->sparse, COUNT, left);
-	/* to the byte, so that a sanitizer sees what is behind it */
+	/* sized to the byte, so that a sanitizer notices overruns */
 	if (b->own.room) {
 		b->memory = malloc(thc_own_bytes(&b->own));
 		assert_non_null(b->memory);
@@ -102,7 +102,7 @@ static void own__has_the_values_of_the_union(void **state)
 		}
 }
 
-/* A quarter is not zero, there is room for an eighth: what has come first is kept. */
+/* A quarter is not zero, with room for an eighth: the first values are kept. */
 static void own__keeps_what_has_room(void **state)
 {
 	struct bed *b = make(THC_SIMD_AUTO, 64, 10, SIZE_MAX);
@@ -122,7 +122,7 @@ static void own__keeps_what_has_room(void **state)
 	end(b);
 }
 
-/* As many as there is room for, at the end of which all of a word are own ones. */
+/* The room is full to the last value, and in its last word all values are own ones. */
 static void own__is_full_to_the_last_value(void **state)
 {
 	const size_t room = COUNT / THC_OWN_SHARE;

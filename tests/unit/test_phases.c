@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Numbers of chunks (userspace/libthc/phase.h): ranks that begin their requests, and get their
- * answers, in any order that a network can bring about give every chunk the same number. So do
- * phases whose size only answers tell, and requests whose agreement fails. The same schedules
- * show that ranks which number what they have first do not.
+ * Numbers of chunks (userspace/libthc/phase.h): in whatever order a network lets ranks begin
+ * requests and get answers, all ranks give a chunk one number. This includes phases whose size
+ * only answers tell, and failing agreements. The same schedules show that ranks which number
+ * chunks as soon as they have them disagree.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,34 +18,34 @@
 
 #define RANKS		3
 #define REQUESTS	6
-#define ACTIVE		2	/* at a time */
-#define CHUNKS_MAX	5	/* of a phase */
-#define NUMBERS		512	/* of a stream */
+#define ACTIVE		2	/* active requests */
+#define CHUNKS_MAX	5	/* chunks of a phase */
+#define NUMBERS		512	/* numbers of a stream */
 #define SCHEDULES	100000
-/* Steps after which a schedule that goes on for ever is a fault. */
+/* A schedule with more steps hangs. */
 #define STEPS_MAX	100000
 
 typedef void number_fn(struct thc_phases *const *all, unsigned int n, bool control, u64 *next);
 
-/* What a phase will have once it is closed: a constant, or known when answers come. */
+/* A phase's final size: constant, or known when answers come. */
 struct plan {
 	bool		control;
 	unsigned int	chunks;
 	int		after;	/* the phase whose answers tell; -1: known from the start */
 };
 
-/* What all ranks bring to a request. */
+/* A request, which is the same on all ranks. */
 struct bucket {
 	struct plan	plan[THC_PHASES_MAX];
 	unsigned int	count;
-	bool		fails;	/* its agreement */
+	bool		fails;	/* its agreement fails */
 };
 
 struct rank {
 	struct thc_phases	phases[REQUESTS];
-	u64			next[2];	/* of the streams */
+	u64			next[2];	/* next number of each stream */
 	unsigned int		done;		/* requests */
-	/* by number: request, phase and chunk as one; 0: nobody has it */
+	/* by number: request, phase and chunk as one value; 0: unused */
 	uint32_t		owner[2][NUMBERS];
 };
 
@@ -79,7 +79,9 @@ static void invent(struct bucket *b, unsigned int more)
 	b->plan[THC_AGREEMENT + 1] = (struct plan){ true, more, -1 };
 	for (k = THC_AGREEMENT_PHASES; k < b->count; k++) {
 		b->plan[k] = (struct plan){ below(2), below(CHUNKS_MAX), -1 };
-		/* only answers of the control stream may tell: none that waits for this one */
+		/* only the control stream's answers may size this phase: data phases might wait
+		 * for it
+		 */
 		if (below(2) && b->plan[k - 1].control && k > THC_AGREEMENT_PHASES)
 			b->plan[k].after = (int)k - 1;
 	}
@@ -131,7 +133,7 @@ static void write_down(struct rank *r, unsigned int request)
 	}
 }
 
-/* More of the phases that wait for answers of @k: some chunks, and perhaps that it was all. */
+/* Sizes further parts of the phases that wait for answers of @k, perhaps all. */
 static void tell(struct thc_phases *all, const struct bucket *b, unsigned int k)
 {
 	const struct thc_phase *told = &all->phase[k];
@@ -151,7 +153,7 @@ static void tell(struct thc_phases *all, const struct bucket *b, unsigned int k)
 	}
 }
 
-/* An answer to some chunk that has a number; false: there is none to come. */
+/* Answers a random chunk that has a number; false: there is none. */
 static bool answer_one(struct rank *r, unsigned int n)
 {
 	struct {
@@ -187,7 +189,7 @@ static bool answer_one(struct rank *r, unsigned int n)
 	return true;
 }
 
-/* What has had all its answers tells so, chunks or none. */
+/* Reports phases whose answers are complete, even without chunks. */
 static void settle(struct rank *r, unsigned int n)
 {
 	unsigned int i, k;
@@ -201,7 +203,7 @@ static void settle(struct rank *r, unsigned int n)
 	}
 }
 
-/* One rank through all requests, as fast as its dice say. */
+/* Runs one rank through all requests, at random speed. */
 static void run(struct rank *r, number_fn *number)
 {
 	struct thc_phases *active[ACTIVE];
@@ -212,7 +214,7 @@ static void run(struct rank *r, number_fn *number)
 		begin(&r->phases[i], &world.bucket[i]);
 	while (r->done < REQUESTS) {
 		active_of(r, active, &n);
-		/* sometimes it looks at one request only, or one stream */
+		/* sometimes numbers one request only, or one stream */
 		n = n > 1 && !below(3) ? 1 : n;
 		settle(r, n);
 		if (below(4))
@@ -278,7 +280,7 @@ static void numbers__are_in_order(void **state)
 
 /* --- rules that are broken on purpose ---------------------------------------- */
 
-/* Numbers what is known, though what is before it is not closed. */
+/* Wrong: numbers known phases although phases before them are open. */
 static void number_as_it_completes(struct thc_phases *const *all, unsigned int n, bool control,
 				   u64 *next)
 {
@@ -298,7 +300,7 @@ static void number_as_it_completes(struct thc_phases *const *all, unsigned int n
 	}
 }
 
-/* Numbers a request before its agreement is known to succeed. */
+/* Wrong: numbers a request before its agreement has succeeded. */
 static void number_in_advance(struct thc_phases *const *all, unsigned int n, bool control,
 			      u64 *next)
 {
@@ -341,7 +343,7 @@ static void find__whose_chunk_it_is(void **state)
 	assert_ptr_equal(thc_phases_find(all, 2, true, 3), &one.phase[1]);
 	assert_null(thc_phases_find(all, 2, true, 4));
 	assert_ptr_equal(thc_phases_find(all, 2, false, 1), &one.phase[2]);
-	/* what was open goes on where it stopped */
+	/* an open phase goes on where it stopped */
 	one.phase[1].sized = 5;
 	one.phase[1].closed = true;
 	thc_phases_number(all, 2, true, &control);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rounding to levels, packing, and their inverses: unbiasedness, clamping, correlated draws, nibble
- * order, in-place layouts, refusal of what is not a number.  How large the error is belongs to
- * test_codec_nmse.c.
+ * Rounding to levels, packing, and their inverses: unbiasedness, clamping, correlated draws, order
+ * of nibbles, in-place layouts, and values that are not numbers. test_codec_nmse.c tests the size
+ * of the error.
  */
 #include "codec_util.h"
 #include "tries.h"
@@ -119,7 +119,8 @@ static void round__levels_are_fixed_points(void **state)
 	thc_codec_exit(&c);
 }
 
-/* Beyond the clamp the outermost level is certain: the bias is the distance to it, no more. */
+/* Beyond the clamp, values always round to the outermost level: the bias is their distance to it.
+ */
 static void assert_clamps(const struct thc_codec *c)
 {
 	static const double beyond[] = { 0, 1e-3, 0.5, 7, 1e6, 1e30 };
@@ -141,8 +142,8 @@ static void assert_clamps(const struct thc_codec *c)
 }
 
 /*
- * A coordinate exactly on a level never leaves it, not even for a draw of zero, of which 2^26
- * coordinates see about four. With sanitizers fewer are looked at.
+ * A coordinate on a level stays there, even for a draw of zero, which about four of 2^26
+ * coordinates get. With sanitizers fewer are tested.
  */
 static void assert_zero_stays(const struct thc_codec *c)
 {
@@ -225,7 +226,7 @@ static void round__draws_are_independent(void **state)
 	free(a);
 }
 
-/* Each rank has an n-th of the unit interval of its own, so equal inputs round up nf times. */
+/* Each rank has an n-th of the unit interval, so nf of n equal inputs round up. */
 static void correlated__counts_are_exact(void **state)
 {
 	static const unsigned int ranks[] = { 2, 3, 4, 8, 64 };
@@ -278,7 +279,9 @@ static void pack__even_coordinate_in_high_nibble(void **state)
 	thc_codec_exit(&c);
 }
 
-/* 1 2 3 4 5 6 7 0 of three bits; and the bytes that a loop over bits would write, of all. */
+/* The indices 1 2 3 4 5 6 7 0 of three bits are known bytes; for every number of bits, packing
+ * equals a loop over bits.
+ */
 static void pack__most_significant_bits_first(void **state)
 {
 	static const uint8_t known[] = { 0x29, 0xcb, 0xb8 };
@@ -340,7 +343,7 @@ static void assert_fused(unsigned int block_log2, unsigned int bits, unsigned in
 			   &(struct thc_residual_at){ feedback ? error[1] : NULL, count, scratch });
 	assert_memory_equal(packed, fused, n * bits / 8);
 	assert_memory_equal(error[0], error[1], n * sizeof(float));
-	/* and over what is in the error memory's place already */
+	/* nor does it matter if the input already lies in the error memory */
 	memcpy(error[1], x, count * sizeof(float));
 	memset(fused, 0, n * bits / 8);
 	thc_codec_compress(&c, &(struct thc_values){ error[1], THC_FP32, count, NULL },
@@ -374,7 +377,8 @@ static void pack__fused(void **state)
 	}
 }
 
-/* Block by block, as a client sends partitions, is the same as the bucket at once. */
+/* Compressing block by block, as a client sends partitions, equals compressing the bucket at once.
+ */
 static void compress__range_by_range(void **state)
 {
 	size_t n = 4 * 2048, block;
@@ -451,7 +455,7 @@ static void decode__from_lanes_apart(void **state)
 #define FORMULA_COUNT	4096
 #define FORMULA_NORM	7.25f
 
-/* How lanes are laid out; ranks, and with them the sums, are so many times as large. */
+/* Layout of lanes; levels and ranks are scaled to the width of sums. */
 struct layout {
 	unsigned int width;
 	unsigned int chunk;
@@ -508,7 +512,7 @@ static void decode__equals_formula(void **state)
 	thc_codec_exit(&c);
 }
 
-/* What no norm can be is none. */
+/* A norm of zero or infinity decodes to zeros. */
 static void decode__without_a_norm(void **state)
 {
 	static const float norms[] = { 0, INFINITY };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How many bits blocks get, beside what can be said of it without the code's integers: logarithms
- * of whole numbers by powers, a goal that is met and not wasted, and that no two blocks could
+ * How many bits blocks get, against properties that need no code of the library: logarithms of
+ * whole numbers by powers, a goal that is met and not wasted, and no two blocks that could
  * exchange bits for a smaller error.
  */
 #include "codec_util.h"
@@ -10,7 +10,7 @@
 
 enum { BLOCKS = 3000 };
 
-/* Classes as a job of four ranks has them, roughly. */
+/* A job of four ranks, with roughly its classes. */
 static struct thc_rate job(bool skips)
 {
 	struct thc_rate rate = {
@@ -24,7 +24,7 @@ static struct thc_rate job(bool skips)
 
 	unsigned int k;
 
-	/* what is rounded in a correlated way has a smaller error, but for what is not sent */
+	/* correlated rounding has a smaller error than the cost says, except for skipped blocks */
 	for (k = 0; k < THC_RATE_CLASSES; k++)
 		rate.class[k].error = k ? rate.class[k].cost / 3 : THC_RATE_ONE;
 	thc_rate_init(&rate, skips);
@@ -35,7 +35,7 @@ static struct thc_rate job(bool skips)
 
 #define LIMBS	28
 
-/* 2^32 base, least first. */
+/* A number to the base 2^32, least limb first. */
 struct big {
 	uint32_t limb[LIMBS];
 };
@@ -82,7 +82,7 @@ static float norm_with(int exponent, uint32_t m)
 	return ldexpf((float)m, exponent - 23);
 }
 
-/* All mantissas: steps rise by one, and where they do so powers of whole numbers say. */
+/* For all mantissas, steps rise by one where powers of whole numbers say so. */
 static void exponents__are_whole_logarithms(void **state)
 {
 	int last = 0, now;
@@ -130,11 +130,11 @@ static void classes__that_never_pay_are_left_out(void **state)
 	assert_int_equal(rate.steps, 7);
 	for (k = 1; k < rate.steps; k++)
 		assert_true(k == 1 || rate.edge[k] > rate.edge[k - 1]);
-	/* what costs as much as a class of fewer bits */
+	/* a class that costs as much as one of fewer bits is dropped */
 	rate.class[3].cost = rate.class[2].cost;
 	thc_rate_init(&rate, true);
 	assert_int_equal(rate.steps, 6);
-	/* what lies above the line between its neighbours */
+	/* a class above the line between its neighbours is dropped */
 	rate.class[1].sum_width = 8;
 	rate.class[1].cost = THC_RATE_ONE / 2;
 	rate.class[2].sum_width = 8;
@@ -147,7 +147,7 @@ static void classes__that_never_pay_are_left_out(void **state)
 	rate.class[4].sum_width = 16;
 	thc_rate_init(&rate, true);
 	assert_int_equal(rate.step[2], 5);
-	/* one that the job does not have */
+	/* the job does not have this row */
 	rate.class[5].sum_width = 0;
 	thc_rate_init(&rate, false);
 	assert_int_equal(rate.step[0], 1);
@@ -198,7 +198,7 @@ static unsigned int bits_of(const struct bed *b, unsigned int block)
 	return c->bits + c->sum_width;
 }
 
-/* What counts where classes are compared. */
+/* The cost by which classes are compared. */
 static double cost_of(const struct bed *b, unsigned int block, unsigned int k)
 {
 	double u = b->norm[block];
@@ -234,7 +234,7 @@ static double told_of(const struct thc_rate_choice *choice)
 	return choice->lost / choice->square;
 }
 
-/* What is said of a choice is so. */
+/* A choice's counts, bits and error are true. */
 static void assert_told(const struct bed *b)
 {
 	uint32_t blocks[THC_RATE_CLASSES] = { 0 };
@@ -247,8 +247,8 @@ static void assert_told(const struct bed *b)
 	assert_true(fabs(told_of(&b->choice) / error_of_all(b) - 1) < 1e-9);
 }
 
-/* No class is better for a block than the one it has, at the price of a bit that the whole choice
- * has; but for what whole sixteenths cannot tell, and blocks that have to come back.
+/* At the choice's price of a bit no class is better for a block than its own; except within the
+ * precision of sixteenths, and for blocks that have to come back.
  */
 static void assert_best(const struct bed *b, uint32_t turn)
 {
@@ -288,7 +288,7 @@ static void rates__are_met_and_not_wasted(void **state)
 			assert_told(&b);
 			assert_best(&b, i);
 			assert_true(b.choice.bits <= most);
-			/* a step is five bits at most, and zeros need none */
+			/* a step is at most five bits, and blocks of zeros need none */
 			assert_true(b.choice.bits + 5 > most ||
 				    b.choice.blocks[6] + b.choice.blocks[0] == BLOCKS);
 		}
@@ -303,7 +303,7 @@ static void rates__that_all_bits_do_not_reach(void **state)
 	draw(&b, 4, 0);
 	decide(&b, 24000, 0, 0);
 	assert_int_equal(b.choice.blocks[6], BLOCKS);
-	/* and what has to come back is more than was asked for */
+	/* blocks that have to come back take more bits than asked for */
 	decide(&b, 250, 0, 0);
 	assert_int_equal(b.choice.blocks[1], BLOCKS / THC_RATE_ROUNDS);
 	assert_int_equal(b.choice.blocks[0] + b.choice.blocks[1], BLOCKS);
@@ -355,7 +355,7 @@ static void skipped__blocks_come_back(void **state)
 	assert_true(skipped > 10 * BLOCKS);
 }
 
-/* Without an error memory what is left out would be lost. */
+/* Without an error memory no block but those of zeros is left out, since it would be lost. */
 static void nothing__is_left_out_without_a_memory(void **state)
 {
 	struct bed b = { .rate = job(false) };
@@ -403,7 +403,7 @@ static void share(const struct bed *b, struct pair *p, const struct thc_rate_goa
 	}
 }
 
-/* Apart by @octaves, and each by as many. */
+/* Norms within a bucket and between the buckets differ by @octaves. */
 static void draw_pair(struct bed *b, struct pair *p, double octaves)
 {
 	uint32_t i;
@@ -415,7 +415,7 @@ static void draw_pair(struct bed *b, struct pair *p, double octaves)
 		b->norm[i] *= (float)exp2(octaves);
 }
 
-/* One lambda is behind both, as far as what they have tells of it. */
+/* Both choices have one lambda, if enough blocks show it. */
 static void assert_one_lambda(const struct pair *p)
 {
 	unsigned int i, k, between[2] = { 0 };
@@ -427,7 +427,7 @@ static void assert_one_lambda(const struct pair *p)
 		assert_in_range(p->choice[0].lambda - p->choice[1].lambda + 2, 0, 4);
 }
 
-/* Together they have the bits, and hardly any are left. */
+/* Both buckets together take the bits asked for, and waste hardly any. */
 static void shares__of_bits(void **state)
 {
 	static const uint32_t rates[] = { 800, 2000, 3000, 4000, 6000, 8000, 12000 };
@@ -477,7 +477,7 @@ static void shares__of_an_error(void **state)
 	}
 }
 
-/* What a step of another scale has is the same, and of buckets alike each aims at what all do. */
+/* Scaling all norms of a step changes no share, and equal buckets each get the whole goal. */
 static void shares__know_no_scale(void **state)
 {
 	const struct thc_rate_goal asked = { .bits = 3000 }, error = { .error = 20000 };
@@ -492,7 +492,7 @@ static void shares__know_no_scale(void **state)
 	share(&b, &q, &asked);
 	assert_in_range(q.goal[0].bits, 2900, 3100);
 	assert_in_range(q.goal[1].bits, 2900, 3100);
-	/* and one of no account has next to nothing, by either goal */
+	/* a bucket that hardly counts gets next to nothing, by either goal */
 	draw_pair(&b, &q, 60);
 	share(&b, &q, &error);
 	assert_int_equal(q.goal[1].error, 1000000);
@@ -515,8 +515,8 @@ static void shares__know_no_scale(void **state)
 	}
 }
 
-/* A bucket that was next to nothing, and counts in this step, is not left out: it has bits as the
- * others do, but for what it is discounted, and no more than were asked for.
+/* A bucket that hardly counted, and counts in this step, is not left out: it gets bits as the
+ * others do, except for its discount, and no more than asked for.
  */
 static void shares__of_what_has_risen(void **state)
 {
@@ -544,7 +544,7 @@ static void shares__of_what_has_risen(void **state)
 		assert_true(b.choice.blocks[0] < p.blocks[1] / 3);
 		assert_true(!goal->bits || b.choice.bits <= 6ULL * p.blocks[1]);
 		assert_true(!goal->error || told_of(&b.choice) > 0.9 * 5000e-6);
-		/* what is less than twice as large has its share */
+		/* a bucket that has grown less than twofold gets its share */
 		for (i = p.blocks[0]; i < BLOCKS; i++)
 			b.norm[i] *= k % 2 ? 0 : 0x1.8p-20f;
 		thc_rate_choose(&b.rate, &p.goal[1], b.norm + p.blocks[0], p.blocks[1], &b.bins,
@@ -553,7 +553,7 @@ static void shares__of_what_has_risen(void **state)
 	}
 }
 
-/* Buckets of nothing, and of one block. */
+/* Empty buckets, and buckets of one block. */
 static void small__buckets(void **state)
 {
 	const struct thc_rate rate = job(true);

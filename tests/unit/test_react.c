@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What an aggregator asks of a packet (include/thc/aggregator/react.h, admit.h): one that is right
- * in everything is added, each single thing wrong with it is refused under its own reason, and
- * of two the one that is asked first.
+ * An aggregator's checks of a packet (include/thc/aggregator/react.h, admit.h): a right packet is
+ * added, each single mistake is refused under its own reason, and of two mistakes the one that is
+ * checked first.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,9 +21,9 @@
 #define BASE	18500
 #define RANKS	3
 #define RANK	2
-#define SLOT	130	/* on the third port */
+#define SLOT	130	/* a slot on the third port */
 #define SLOTS	200
-#define DATA	150	/* of them; the others are for norms */
+#define DATA	150	/* data slots; the others are for norms */
 #define SECOND	1000000000ULL
 
 /* By enum thc_seal_type. */
@@ -32,7 +32,7 @@ static u8 payload[1472];
 
 /**
  * struct packet - a packet, and the aggregator that it meets
- * @end: that JOIN and LEAVE are sealed with
+ * @end: end in the seal of JOIN and LEAVE
  * @bytes: of payload behind @hdr
  * @sealed_in: epoch whose keys seal data
  * @other_key: flips bits of key_id
@@ -113,7 +113,7 @@ static struct packet control(u8 op)
 	return p;
 }
 
-/* The header as the packet's sender seals it. */
+/* The header, sealed by the packet's sender. */
 static struct thc_hdr sealed(const struct packet *p)
 {
 	const struct thc_seals *s = p->seals;
@@ -130,8 +130,8 @@ static struct thc_hdr sealed(const struct packet *p)
 	return h;
 }
 
-/* Home of one slot, which says what it was asked for. @lock: what it answers; @next: the epoch
- * that begins before the slot is had, 0: none.
+/* A home with one slot, which counts what thc_react() asks for. @lock: result of taking the lock;
+ * @next: the epoch that begins before the lock is taken, 0: none.
  */
 struct thc_home {
 	struct thc_slot slot;
@@ -257,7 +257,7 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 
 static struct thc_bucket bucket;
 
-/* @p as it is at @job, which it may change; @h: its header, out: as it has become. */
+/* Reacts to @p with @job, which may change; @h: the packet's header afterwards. */
 static struct thc_reaction meet(const struct packet *p, struct thc_home *home, struct thc_job *job,
 				struct thc_hdr *h)
 {
@@ -271,7 +271,7 @@ static struct thc_reaction meet(const struct packet *p, struct thc_home *home, s
 	return r;
 }
 
-/* @home: its slot as it has become; @answer, or NULL: the header as it has become */
+/* @home: its slot changes; @answer: the header afterwards, or NULL */
 static struct thc_reaction react(const struct packet *p, struct thc_home *home,
 				 struct thc_hdr *answer)
 {
@@ -364,7 +364,7 @@ static void admission__every_op(void **state)
 	assert_int_equal(kind, THC_LANE_LINEAR8);
 }
 
-/* The width of a LUT_ADD names its row, which has a payload of its own. */
+/* The width of LUT_ADD names a row, which sets the length of the payload. */
 static void admission__rows(void **state)
 {
 	static const u8 sum[THC_BITS_MAX] = { 4, 4, 0, 8, 8, 16, 16, 32 };
@@ -383,11 +383,11 @@ static void admission__rows(void **state)
 		u32 width = bits && bits <= THC_BITS_MAX ? sum[bits - 1] : 0;
 
 		p.hdr.width = (u8)bits;
-		/* length is asked behind width */
+		/* the width is checked before the length */
 		p.bytes = width ? 1024 * bits / width : 512;
 		assert_int_equal(admit(&p, &kind), width ? THC_DROP_NONE : THC_DROP_WIDTH);
 		assert_int_equal(kind, width ? kinds[bits - 1] : THC_LANE_NONE);
-		/* the length of another row is none of this one */
+		/* another row's length is refused */
 		for (b = 1; width && b <= THC_BITS_MAX; b++) {
 			if (!sum[b - 1])
 				continue;
@@ -437,7 +437,7 @@ static void admission__joins_of_version_1(void **state)
 	}
 	p.hdr.op = THC_OP_JOIN;
 	p.bytes = 16;
-	/* on other ports nobody hears it */
+	/* the daemon listens on no other port */
 	p.path.dst_port = BASE + 1;
 	expect(&p, THC_DROP_VERSION);
 	p.path.dst_port = BASE;
@@ -447,7 +447,7 @@ static void admission__joins_of_version_1(void **state)
 	assert_int_equal(react(&p, &home, NULL).why, THC_DROP_FLOOD);
 }
 
-/* Nobody waits for claims of workers that a job does not have. */
+/* Claims of workers that the job does not have are refused. */
 static void admission__claims_of_workers_that_are_there(void **state)
 {
 	struct packet p = good();
@@ -465,7 +465,7 @@ static void admission__claims_of_workers_that_are_there(void **state)
 	}
 }
 
-/* A worker may send six data ops, JOIN and LEAVE; all else is not for it. */
+/* A worker may send six data ops, JOIN and LEAVE; other ops are refused. */
 static void admission__op(void **state)
 {
 	struct packet p = good();
@@ -551,11 +551,11 @@ static void admission__rank(void **state)
 			   rank < RANKS ? THC_DROP_ADDRESS :
 					  THC_DROP_RANK);
 	}
-	/* a record of a larger job may be left behind n */
+	/* member[n] may be left over from a larger job */
 	p.job.member[RANKS] = p.job.member[RANK];
 	p.hdr.rank = thc_be16(RANKS);
 	expect(&p, THC_DROP_RANK);
-	/* below n, but it has never joined: there is no address to compare with */
+	/* a rank below n that has never joined has no address to compare */
 	p.hdr.rank = thc_be16(RANK);
 	p.job.member[RANK].port = 0;
 	p.path.src_port = 0;
@@ -655,7 +655,7 @@ static void admission__chunk(void **state)
 
 /* --- seals ------------------------------------------------------------------ */
 
-/* What is not as it was sealed changes nothing, whatever the seal is. */
+/* A packet that is not as it was sealed changes nothing, under any seal. */
 static void seal__is_asked_for(void **state)
 {
 	struct thc_home home = { .strangers = &bucket, .now = SECOND }, before;
@@ -684,7 +684,7 @@ static void seal__is_asked_for(void **state)
 	}
 }
 
-/* The job says what the seal is, and a packet with another one is forged. */
+/* The job has one seal, and packets with another are forged. */
 static void seal__is_the_jobs(void **state)
 {
 	u32 jobs, packets;
@@ -711,7 +711,7 @@ static void seal__is_the_jobs(void **state)
 	}
 }
 
-/* What goes down is sealed by another key than what goes up: an answer is no request. */
+/* Answers are sealed by another key than requests, so an answer is no request. */
 static void seal__has_a_key_for_each_direction(void **state)
 {
 	struct thc_home home = { .strangers = &bucket, .now = SECOND };
@@ -732,7 +732,7 @@ static void seal__has_a_key_for_each_direction(void **state)
 
 /* --- the end of an epoch ------------------------------------------------------ */
 
-/* The answer @h to @p says that @job's epoch is another, to @p's sender and of @p alone. */
+/* The answer @h to @p names @job's epoch, and counts for @p's sender and for @p alone. */
 static void expect_epoch(const struct packet *p, const struct thc_job *job, const struct thc_hdr *h)
 {
 	u8 seal = thc_seal_of_members((u8)p->seals->seal);
@@ -757,7 +757,7 @@ static void expect_epoch(const struct packet *p, const struct thc_job *job, cons
 	assert_true(h->tag != thc_member_tag(seal, &p->seals->lost, h, &p->end, &request.tag, 1));
 }
 
-/* Data under the key of another epoch, or of none: its rank hears which epoch there is. */
+/* Data under the key of another epoch, or of none: the answer names the current epoch. */
 static void epoch__another_key_is_told(void **state)
 {
 	u32 seal, bit;
@@ -776,7 +776,7 @@ static void epoch__another_key_is_told(void **state)
 				p.sealed_in = EPOCH - 1;	/* its keys are still there */
 			else
 				p.other_key = 1U << bit;
-			/* whatever it says of itself: nothing has been proved */
+			/* whatever epoch the header names: the key decides */
 			p.hdr.epoch = thc_be32(bit & 1 ? EPOCH : EPOCH - 1);
 			p.bytes = bit & 2 ? 512 : 24;
 			p.hdr.flags = bit & 4;
@@ -788,7 +788,7 @@ static void epoch__another_key_is_told(void **state)
 			assert_int_equal(r.event, THC_EVENT_EPOCH);
 			assert_int_equal(r.to, THC_TO_SENDER);
 			expect_epoch(&p, &job, &h);
-			/* no tag was looked at, nobody believes where it came from */
+			/* the tag was not checked, and the sender's address not remembered */
 			assert_int_equal(home.sealed + home.heard + home.combined, 0);
 		}
 	}
@@ -814,7 +814,7 @@ static enum thc_drop_reason tell(struct thc_home *home, struct thc_job *job, u8 
 	return r.why;
 }
 
-/* A flood of strange keys has ten answers a second; each rank has its own. */
+/* A rank gets at most ten such answers a second; other ranks get their own. */
 static void epoch__is_told_once_in_100_ms_and_rank(void **state)
 {
 	struct thc_home home = { .strangers = &bucket, .now = SECOND };
@@ -838,8 +838,8 @@ static void epoch__is_told_once_in_100_ms_and_rank(void **state)
 		assert_int_equal(tell(&home, &job, i), THC_DROP_NONE);
 }
 
-/* Of a rank that has not joined no address is known: whoever names it first leaves the rank its
- * answer, which is a header and no more.
+/* A rank that has not joined has no address to check: a forger of its packets does not use up the
+ * rank's answers, and gets only a header.
  */
 static void lost__is_told_each_time(void **state)
 {
@@ -855,7 +855,7 @@ static void lost__is_told_each_time(void **state)
 	p.hdr.epoch = thc_be32(EPOCH - 1);
 	p.other_key = 1;
 	for (i = 0; i < 1000; i++) {
-		/* from another address each time, at last from the rank's */
+		/* from another address each time, from the rank's own at last */
 		p.path.src.word[3] = thc_be32(0x0a000003 + 999 - i);
 		p.end.addr = p.path.src;
 		p.bytes = i & 1 ? 512 : 0;
@@ -865,7 +865,7 @@ static void lost__is_told_each_time(void **state)
 		assert_false(h.flags & THC_F_ANSWER);
 		expect_epoch(&p, &job, &h);
 	}
-	/* once it has joined, those with its address use up what it may be told, and no others */
+	/* after the join only packets from the rank's address count against its answers */
 	job.member[RANK].port = thc_be16(40003);
 	p.path.src_port++;
 	assert_int_equal(meet(&p, &home, &job, &h).why, THC_DROP_ADDRESS);
@@ -873,7 +873,7 @@ static void lost__is_told_each_time(void **state)
 	assert_int_equal(tell(&home, &job, RANK), THC_DROP_KEY);
 }
 
-/* An aggregator that started anew tells ranks that it does not know, if their epoch is older. */
+/* A restarted aggregator tells unknown ranks its epoch if theirs is older. */
 static void lost__only_data(void **state)
 {
 	struct packet p = good();
@@ -895,7 +895,7 @@ static void lost__only_data(void **state)
 		assert_int_equal(r.to, THC_TO_SENDER);
 		expect_epoch(&p, &p.job, &h);
 		assert_int_equal(home.heard, 0);
-		/* by this epoch's key it has to be right, and is told all the same */
+		/* under this epoch's key the tag must be right, and then the answer is the same */
 		p.other_key = 0;
 		r = react(&p, &home, &h);
 		assert_int_equal(r.event, THC_EVENT_EPOCH);
@@ -907,7 +907,7 @@ static void lost__only_data(void **state)
 	}
 	p.hdr.op = 77;
 	expect(&p, THC_DROP_OP);
-	/* from a rank that no job has */
+	/* a rank that the job does not have */
 	p = good();
 	p.hdr.epoch = thc_be32(EPOCH - 1);
 	p.hdr.rank = thc_be16(RANKS);
@@ -951,11 +951,11 @@ static struct packet stranger(int how)
 	struct packet p = control(THC_OP_JOIN);
 
 	switch (how) {
-	case 0: /* nobody can tell whether its tag is right */
+	case 0: /* the tag cannot be checked */
 		p.other_key = 1;
 		p.forged = 1;
 		break;
-	case 1: /* nobody looks at it */
+	case 1: /* the tag is not checked */
 		p.hdr.rank = thc_be16(RANKS);
 		p.forged = 1;
 		break;
@@ -993,7 +993,7 @@ static void join__strangers_are_few(void **state)
 		for (s = 0; s < 200; s++)
 			joins(&p, &b, now + s * THC_JOINS_NS, 100);
 		assert_int_equal(joins(&p, &b, now + SECOND, 1000), 1);
-		/* who was silent for a while may ask at once again, but not more than that */
+		/* after a pause a burst passes, and no more */
 		assert_int_equal(joins(&p, &b, now + 1000 * SECOND, 1000), THC_JOINS_BURST);
 	}
 }
@@ -1028,9 +1028,9 @@ static struct thc_reaction react_to(const struct packet *p, struct thc_job *job,
 	return meet(p, &home, job, &h);
 }
 
-/* Ranks with the job's key take no token of the strangers, from whatever address. Each has a bucket
- * of its own, since its JOINs can be recorded: it leaves the others alone, and the rank, too, which
- * asks five times in 20 ms at most.
+/* Ranks with the job's key take no token of the strangers, from any address. Each rank has its own
+ * bucket, since its JOINs can be recorded: others are not affected, nor is the rank itself, which
+ * sends at most five JOINs in 20 ms.
  */
 static void join__ranks_have_their_own_tokens(void **state)
 {
@@ -1070,8 +1070,8 @@ static void join__ranks_have_their_own_tokens(void **state)
 /* LEAVEs that a full bucket lets through. */
 #define LEAVES	(THC_JOINS_BURST * THC_JOINS_NS / THC_LEAVES_NS)
 
-/* Who has left keeps address and port, and so the right to say so again. Each rank has tokens for
- * LEAVEs, which neither others' LEAVEs nor its JOINs take.
+/* A rank that has left keeps address and port, and so may send LEAVE again. Each rank has tokens
+ * for LEAVE, which neither other ranks' LEAVEs nor its own JOINs take.
  */
 static void leave__ranks_have_tokens(void **state)
 {
@@ -1093,13 +1093,13 @@ static void leave__ranks_have_tokens(void **state)
 		assert_int_equal(joins_of(&p, &job, NULL, SECOND, 1000), LEAVES);
 		assert_int_equal(joins_of(&p, &job, NULL, SECOND + THC_LEAVES_NS - 1, 10), 0);
 		assert_int_equal(joins_of(&p, &job, NULL, SECOND + THC_LEAVES_NS, 10), 1);
-		/* nor do LEAVEs take tokens of its JOINs */
+		/* LEAVEs do not take tokens of JOINs either */
 		assert_int_equal(joins_of(&q, &job, NULL, SECOND + THC_JOINS_NS, 10), 1);
 	}
 }
 
-/* A rank joins and leaves as fast as it is let: by a JOIN, another one with its challenge, and
- * three LEAVEs, of which none is refused.
+/* A rank joins and leaves at the highest rate, by a JOIN, a JOIN with the challenge, and three
+ * LEAVEs: no LEAVE is refused.
  */
 static void leave__of_a_rank_is_never_refused(void **state)
 {
@@ -1131,7 +1131,7 @@ static void expect_forged(const struct packet *p)
 	assert_int_equal(b.full_at, 7);
 }
 
-/* JOIN and LEAVE are sealed with the sender's end: what another one says is nothing. */
+/* The seal of JOIN and LEAVE covers the sender's end: from another sender they are refused. */
 static void membership__is_of_its_sender(void **state)
 {
 	static const u8 ops[] = { THC_OP_JOIN, THC_OP_LEAVE };
@@ -1160,7 +1160,7 @@ static void membership__is_of_its_sender(void **state)
 			expect_forged(&p);
 		}
 	}
-	/* in a job without a key nobody can show who he is */
+	/* in a job without a key a JOIN shows no identity */
 	p = control(THC_OP_JOIN);
 	p.seals = &seals[THC_SEAL_SUM];
 	p.end.port ^= 1;
@@ -1299,7 +1299,7 @@ static void fault_busy(struct packet *p, struct thc_home *home)
 	p->hdr.chunk = thc_be32(2 * DATA + SLOT);
 }
 
-/* The rank has asked too often. */
+/* The rank has used up its tokens. */
 static void fault_joins(struct packet *p, struct thc_home *home)
 {
 	(void)home;
@@ -1312,13 +1312,13 @@ static void fault_leaves(struct packet *p, struct thc_home *home)
 	p->job.member[RANK].leaves.full_at = 2000 * SECOND;
 }
 
-/* A question, by a fault that fails it. */
+/* A check, named by a fault that fails it. */
 struct fault {
 	void (*make)(struct packet *p, struct thc_home *home);
 	enum thc_drop_reason why;
 };
 
-/* In the order in which they are asked. Of another key and epoch the rank has just been told. */
+/* In the order of the checks. A rank with another key or epoch has just been told so. */
 static const struct fault of_data[] = {
 	{ fault_version, THC_DROP_VERSION },
 	{ fault_hops, THC_DROP_HOPS },
@@ -1372,9 +1372,9 @@ static const struct fault of_join[] = {
 };
 
 /**
- * order() - each set of @n faults: the first one has the say, whatever else is wrong
+ * order() - tries each set of @n faults: the first fault gives the reason
  * @plain: the packet without faults
- * @sealed: the first whose packets have had their tag looked at
+ * @sealed: the first fault that is checked after the tag
  */
 static void order(struct packet plain, const struct fault *faults, size_t n, size_t sealed)
 {
@@ -1407,9 +1407,9 @@ static void order(struct packet plain, const struct fault *faults, size_t n, siz
 		if (want)
 			assert_int_equal(r.to, THC_TO_NOBODY);
 		assert_int_equal(home.combined, !want && thc_op_is_data(plain.hdr.op));
-		/* nor is anybody listened to, for fanout, but whose data is added */
+		/* an address is remembered only for packets whose data is added */
 		assert_int_equal(home.heard, home.combined);
-		/* who is not of the job costs no tag */
+		/* packets of strangers cost no check of a tag */
 		assert_int_equal(home.sealed, first >= sealed);
 	}
 	assert_int_equal(st.received, 1UL << n);
@@ -1438,7 +1438,7 @@ static void order__join(void **state)
 	ORDER(control(THC_OP_JOIN), of_join, 10);
 }
 
-/* JOIN and LEAVE go on to the daemon, and to it alone, of any epoch. */
+/* JOIN and LEAVE of any epoch go to the daemon alone. */
 static void order__membership(void **state)
 {
 	static const struct {
@@ -1474,7 +1474,7 @@ static void order__membership(void **state)
 			assert_int_equal(r.to, row[i].why ? THC_TO_NOBODY : THC_TO_DAEMON);
 			assert_int_equal(r.event, row[i].why ? 0 : THC_EVENT_MEMBERSHIP);
 			assert_int_equal(home.heard, 0);
-			/* a seal there is in every job */
+			/* JOIN and LEAVE are sealed in every job */
 			p.forged = 1;
 			r = react(&p, &home, NULL);
 			assert_int_equal(r.why, row[i].why ? row[i].why : THC_DROP_TAG);
@@ -1484,7 +1484,7 @@ static void order__membership(void **state)
 
 /* --- from the first contribution to the last ------------------------------- */
 
-/* Is @h sealed as an answer of @epoch? @lanes: behind it, NULL: none */
+/* Is @h sealed as an answer of @epoch? @lanes: its lanes, or NULL */
 static void expect_down(const struct thc_hdr *h, const struct thc_seals *s, u32 epoch,
 			const u64 *lanes)
 {
@@ -1546,7 +1546,9 @@ static void who_hears_what(const struct thc_seals *s)
 	assert_int_equal(h.op, THC_OP_STALE);
 	expect_down(&h, s, EPOCH, NULL);
 	assert_int_equal(home.combined, RANKS);
-	/* a copy of what was added, late or from elsewhere, does not say where its rank is */
+	/* a copy of an added packet, late or from another address, does not change the rank's
+	 * address
+	 */
 	assert_int_equal(home.heard, RANKS);
 }
 
@@ -1559,8 +1561,8 @@ static void slot__who_hears_what(void **state)
 		who_hears_what(&seals[seal]);
 }
 
-/* Indices of workers and sums of a node go into one slot, each by its own loop. The answer has the
- * op of the first one, also to whoever sent the other.
+/* Workers' indices and a node's sums meet in a slot, each by its own loop. The answer has the
+ * first packet's op, for every rank.
  */
 static void slot__indices_and_sums_meet(void **state)
 {
@@ -1593,8 +1595,8 @@ static void slot__indices_and_sums_meet(void **state)
 	assert_int_equal(h.flags, THC_F_DIFFERS);
 }
 
-/* By its width a request finds its table among those of all jobs, and its row fixes that of the
- * generation, though the sums of another are as wide.
+/* A request's width names its row, and the first row is that of the generation, even if another
+ * row's sums have the same width.
  */
 static void slot__rows_do_not_meet(void **state)
 {
@@ -1626,8 +1628,8 @@ static void slot__rows_do_not_meet(void **state)
 	assert_int_equal(home.combined, 2);
 }
 
-/* The job goes on to its next epoch between admission and the slot: what came of the old epoch
- * is answered under that epoch's keys, which are still there.
+/* The job's next epoch begins between admission and the slot: a request of the old epoch is
+ * answered under the old keys, which are kept.
  */
 static void slot__an_answer_is_of_its_epoch(void **state)
 {
@@ -1657,7 +1659,7 @@ static void slot__an_answer_is_of_its_epoch(void **state)
 	expect_down(&h, &both, EPOCH, home.lanes);
 	react(&p, &home, &h);
 	expect_down(&h, &both, EPOCH, home.lanes);
-	/* from then on it is told */
+	/* the next request is answered with the new epoch */
 	home.next = 0;
 	p.job.epoch = EPOCH + 1;
 	r = react(&p, &home, &h);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One all-reduce without sockets: scales come back in any order and at any
- * time, between any two slices of computation, and are not this rank's own.
- * Whatever was computed when, the packets and the error memory hold the bits that
- * compressing the bucket in one go with the agreed scales gives. Sums come back in
- * any order, some without this rank, some not at all: the result is that of
- * decoding them in one go.
+ * One all-reduce without sockets: scales of other ranks come back in any order and at any time,
+ * between any two slices of computation. Whatever was computed when, packets and error memory have
+ * the bits of compressing the bucket at once with the agreed scales. Sums come back in any order,
+ * some without this rank, some not at all: the result is that of decoding them at once.
  */
 #include <thc/key.h>
 
@@ -108,7 +106,7 @@ static void client_exit(struct thc_client *c)
 	c->scheme->close(c);
 	thc_buffer_free(c);
 	pthread_mutex_destroy(&c->lock);
-	/* what was accounted has been given back, but for the room to receive into */
+	/* all memory is given back, except the receive buffer */
 	assert_int_equal(c->memory_now, udp.base.rx.bytes);
 	free(udp.base.rx.at);
 	free(udp.peer);
@@ -132,7 +130,7 @@ static struct thc_request *begin(struct thc_client *c, const struct bucket *b, v
 	return r;
 }
 
-/* Every other time some slices, as many as the dice say; all there are if @most is 0. */
+/* Computes some slices in every other call, as many as the dice say; all if @most is 0. */
 static void compute_some(struct thc_request *r, struct rng *dice, unsigned int most)
 {
 	unsigned int slices = most ? (unsigned int)(rng_u64(dice) % (most + 1)) : ~0U;
@@ -143,10 +141,10 @@ static void compute_some(struct thc_request *r, struct rng *dice, unsigned int m
 		;
 }
 
-/* Some other rank's norms are this many times our own. */
+/* Another rank's norms are larger by this factor. */
 #define AGREED	2
 
-/* As some other rank's is larger. */
+/* The scale of a rank with larger values. */
 static float larger(float scale)
 {
 	return scale > 0 ? scale * AGREED : scale / AGREED;
@@ -248,7 +246,7 @@ static void *gradient_of(const struct bucket *b)
 	return buf;
 }
 
-/* Each packet that can go out is sealed as it lies there. */
+/* Every packet that may be sent is sealed. */
 static void assert_sealed(const struct thc_request *r)
 {
 	const struct thc_sender *s = &udp.peer->sender;
@@ -282,8 +280,8 @@ static void assert_packets(struct thc_request *r, const uint8_t *packed)
 				    packed + i * p->payload, p->payload);
 }
 
-/* What is sent by one rank comes back as the sum, in chunks in any order; every seventh one has
- * come too late for it, and every eleventh one is gone. Says of which @counts and @lost.
+/* One rank's packets come back as sums, in any order of chunks; every seventh sum lacks the rank,
+ * and every eleventh is gone. Sets @counts and @lost.
  */
 static void sums_come_back(struct thc_request *r, struct rng *dice, uint8_t *lanes,
 			   uint16_t *counts, uint8_t *lost)
@@ -441,8 +439,8 @@ static void bits__blocks_larger_than_a_slice(void **state)
 	}
 }
 
-/* Every number of bits with every width that takes it, of norms and of ranges, rotated or not, in
- * the smallest blocks and in larger ones.
+/* Every number of bits with every possible width, norms and ranges, rotated or not, small and
+ * large blocks.
  */
 static void bits__of_every_width(void **state)
 {
@@ -474,8 +472,8 @@ static void bits__of_many_ranges(void **state)
 		check(&b, seed, seed * 2);
 }
 
-/* Chunks of data that have no numbers, because the bucket before has not given out all of its own,
- * are not made: they would be sealed for numbers that they do not get.
+/* Data chunks have no numbers while the bucket before has not numbered its own. They are not made,
+ * since their seal would be for wrong numbers.
  */
 static void data__waits_for_its_numbers(void **state)
 {
@@ -509,8 +507,8 @@ static void data__waits_for_its_numbers(void **state)
 	free(buf);
 }
 
-/* Three requests, of which the second is over first: the third claims what the first has got, and
- * so waits until that is all.
+/* Three requests; the second ends first. The third claims the digest of the first, so it waits
+ * until the first has ended.
  */
 static void rounds__wait_for_the_one_before_the_last(void **state)
 {
@@ -555,7 +553,7 @@ static void rounds__wait_for_the_one_before_the_last(void **state)
 		;
 	thc_pipeline_advance(&c);
 	assert_int_equal(r[2]->phases.phase[THC_AGREEMENT].ready, 1);
-	/* of all answers but that of the agreement */
+	/* a digest of all answers but the agreement's */
 	claim = (const void *)((const struct thc_hdr *)r[2]->claim[0] + 1);
 	assert_int_equal(thc_le32(claim->digest), DIGEST + 1);
 	c.queue = NULL;

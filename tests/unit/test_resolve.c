@@ -24,7 +24,7 @@
 
 /* --- the resolver --------------------------------------------------------- */
 
-/* Names and their addresses in the order of the answer, or why there are none. */
+/* Names with their addresses in the order of the answer, or the error. */
 static const struct {
 	const char	*name;
 	const char	*address[3];

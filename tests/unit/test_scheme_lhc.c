@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scheme lhc without a network: ranks whose chunks are joined here, answered in any order, have the
- * mean that big integers give, bit for bit, and send as many chunks as the union calls for.
+ * Scheme lhc without a network: the test joins the ranks' chunks and answers them in any order.
+ * All ranks get the mean of big integers, bit for bit, and send as many chunks as the union needs.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -35,9 +35,9 @@ static const struct thc_transport_ops ops;
 /**
  * struct bed - ranks of one job, and the bucket they reduce
  * @features: THC_SCHEME_F_*, of sketches
- * @spoiled: phase of whose first chunk a lane is wrong
+ * @spoiled: phase whose first chunk gets a wrong lane
  * @scheme: lhc, or none to compare with
- * @x: by rank: what they bring
+ * @x: by rank: its bucket
  * @answered: by rank, phase and chunk
  */
 struct bed {
@@ -54,10 +54,11 @@ struct bed {
 	struct thc_client client[RANKS_MAX];
 	struct thc_request *request[RANKS_MAX];
 	u64		next[RANKS_MAX][2];
-	/* bytes that a bucket counts as: if they are enough, own values are kept; what it took */
+	/* bytes that a bucket counts as, which limit the kept own values; and those that were used
+	 */
 	size_t		counted;
 	size_t		taken;
-	/* the aggregator says of some coordinates that there are values, and there are none */
+	/* the aggregator adds index bits of coordinates without values */
 	bool		exaggerates;
 	void		*x[RANKS_MAX];
 	void		*buf[RANKS_MAX];
@@ -111,9 +112,7 @@ static float value_of(uint64_t bits, unsigned int binades)
 	return thc_bits_float(u | (127 - binades / 2 + (uint32_t)(bits >> 32) % binades) << 23);
 }
 
-/* Each rank has values with probability @density, of binades up to @binades apart; @alike: in the
- * same places.
- */
+/* Each rank has values with probability @density, up to @binades apart; @alike: in equal places. */
 static void bring(struct bed *b, double density, unsigned int binades, bool alike)
 {
 	uint64_t limit = (uint64_t)(density * 0x1p32), where;
@@ -127,7 +126,7 @@ static void bring(struct bed *b, double density, unsigned int binades, bool alik
 
 			if ((alike ? where : random_word() >> 32) < limit)
 				x = value_of(random_word(), binades);
-			/* -0 is nothing, too; in two blocks of three */
+			/* -0 counts as zero, too; in two blocks of three */
 			else if (i / 4096 % 3 && random_word() % 16 == 0)
 				x = -0.0f;
 			thc_store_one(b->dtype, b->x[k], i, x);
@@ -169,7 +168,7 @@ static void begin(struct bed *b, uint64_t round)
 	}
 }
 
-/* Claims of all ranks, as far as schemes look at them. */
+/* Exchanges all ranks' claims, as far as schemes use them. */
 static void exchange_claims(struct bed *b)
 {
 	unsigned int k, i;
@@ -215,7 +214,7 @@ static void join_lanes(const struct thc_phase *p, const void *from, void *to)
 		((uint8_t *)to)[i] = (uint8_t)(((uint8_t *)to)[i] + ((const uint8_t *)from)[i]);
 }
 
-/* All ranks have made the chunk; @lanes: what they have together. */
+/* Joins the chunk in @lanes; false if a rank has not made it yet. */
 static bool joined(struct bed *b, unsigned int phase, uint32_t chunk, uint32_t *lanes)
 {
 	unsigned int k;
@@ -231,7 +230,7 @@ static bool joined(struct bed *b, unsigned int phase, uint32_t chunk, uint32_t *
 	return true;
 }
 
-/* Some bits too many of an index. */
+/* Sets some surplus bits of an index. */
 static void exaggerate(uint32_t *lanes)
 {
 	unsigned int i;
@@ -240,7 +239,9 @@ static void exaggerate(uint32_t *lanes)
 		lanes[random_word() % (THC_LANE_BYTES / 4)] |= 1U << random_word() % 32;
 }
 
-/* Answers a chunk to all ranks, in random order of ranks; true: it could be. */
+/* Answers a chunk to all ranks, in random order; false if it was not joined or is answered
+ * already.
+ */
 static bool answer_chunk(struct bed *b, unsigned int phase, uint32_t chunk)
 {
 	const uint16_t counts[1] = { (uint16_t)b->ranks };
@@ -274,7 +275,7 @@ static bool done(const struct bed *b)
 	return true;
 }
 
-/* Answers what can be, in random order, until nothing is left or @most chunks have theirs. */
+/* Answers chunks in random order, until none is left or @most have their answer. */
 static uint32_t run(struct bed *b, uint32_t most)
 {
 	uint32_t n = 0, chunk, start, sized;
@@ -395,7 +396,7 @@ static uint32_t union_of(const struct bed *b, uint32_t block, size_t *count)
 	return n;
 }
 
-/* Chunks of values: of the union's, or of all values of a block that has more than 7/10 of them. */
+/* Chunks of values: those of the union, or all values of a block with more than 7/10 of them. */
 static uint32_t chunks_of(const struct bed *b)
 {
 	uint32_t block, values = 0, n;
@@ -408,7 +409,7 @@ static uint32_t chunks_of(const struct bed *b)
 	return (values + 8192 / b->precision - 1) / (8192 / b->precision);
 }
 
-/* As the scheme none has it, which sends all values. */
+/* Equals scheme none, which sends all values. */
 static void fixed__is_what_none_has(void **state)
 {
 	static const enum thc_precision widths[] = { THC_FIXED_8, THC_FIXED_16, THC_FIXED_32 };
@@ -452,7 +453,7 @@ static void fixed__is_what_none_has(void **state)
 
 /* --- failures --------------------------------------------------------------------- */
 
-/* From coordinate @first on nobody has anything but zeros, of either sign. */
+/* From coordinate @first on all ranks have zeros, of either sign. */
 static void bring_nothing(struct bed *b, size_t first)
 {
 	unsigned int k;
@@ -492,7 +493,7 @@ static void lhc__a_request_that_fails_leaves_the_buffer(void **state)
 	assert_true(changed > 10);
 }
 
-/* Own values are kept if there is memory for them, and no more than a bucket's part of it. */
+/* Own values are kept within the memory that a bucket counts as. */
 static void lhc__keeps_own_values_within_its_budget(void **state)
 {
 	static const size_t own = 4 * (74 * 128 + 300001 / 8 + 16);
@@ -505,7 +506,7 @@ static void lhc__keeps_own_values_within_its_budget(void **state)
 				 .counted = n == 2 ? 2 * bytes : n * (bytes / 2 + 1024) };
 
 		open_bed(&b);
-		/* another bucket was larger */
+		/* another bucket was larger, but this one may not use its memory */
 		thc_budget_end(&b.client[0], thc_budget_begin(&b.client[0], 4 * bytes));
 		begin(&b, 0);
 		if (!n)
@@ -539,7 +540,7 @@ static void lhc__what_is_not_finite_is_named(void **state)
 
 /* --- sketches ------------------------------------------------------------------------ */
 
-/* Rounds of one key, each of which knows what the one before had; of two parts, few of them. */
+/* Rounds of one key, which use the densities of earlier rounds; few values of two parts. */
 static void lhc__sketches_give_the_same_means(void **state)
 {
 	static const double density[] = { .02, .02, .0005, .3, .02, 0, .03 };
@@ -568,7 +569,7 @@ static void lhc__sketches_give_the_same_means(void **state)
 	}
 }
 
-/* One lane of cells, and what is left in another round, is not the sum. */
+/* A wrong lane of a sketch's cells, or of the values left by peeling, is noticed. */
 static void lhc__a_sketch_that_is_wrong_is_told(void **state)
 {
 	struct bed b = { .ranks = 2, .count = 60001, .dtype = THC_FP32, .features = 2 };
@@ -597,7 +598,7 @@ static void lhc__a_sketch_that_is_wrong_is_told(void **state)
 	close_bed(&b);
 }
 
-/* What this rank has would not be in the sums. */
+/* A union without this rank's items is refused: sums would lack its values. */
 static void lhc__a_union_that_lacks_a_rank_is_none(void **state)
 {
 	struct bed b = { .ranks = 2, .count = 60001, .dtype = THC_FP32, .precision = THC_EXACT };

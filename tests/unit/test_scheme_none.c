@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scheme none by itself: what it sends, where sums go, and that a request which fails half-way
- * leaves the caller's buffer as it was.
+ * Scheme none by itself: what it sends, where sums go, and that a failed request restores the
+ * caller's buffer.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -75,7 +75,7 @@ static void check(size_t count, enum thc_dtype dtype)
 		assert_memory_equal(payload, was + 1024 * i, n);
 		for (k = n; k < 1024; k++)
 			assert_int_equal(payload[k], 0);
-		/* every other sum comes: all bits differ from what was sent */
+		/* every other sum comes, with bits that all differ from what was sent */
 		for (k = 0; k < 1024; k++)
 			lanes[k] = (uint8_t)~payload[k];
 		if (i % 2)
@@ -112,8 +112,8 @@ static void forget(struct thc_transport *t)
 	(void)t;
 }
 
-/* An aggregator that gives sums up, in a job without a deadline: an exact result cannot do without
- * them. The sum that has come does not stay, either.
+/* The aggregator gives up sums in a job without a deadline: the request fails, for an exact result
+ * needs them all. The sum that has come is undone.
  */
 static void none__sums_that_are_gone_fail_the_request(void **state)
 {
@@ -179,8 +179,8 @@ static struct thc_request *begin_floats(struct thc_client *c, float *buf, size_t
 	return r;
 }
 
-/* One rank alone: its sums are what it sends. Chunks of a ring's half come in @order, backwards or
- * not, until @most have come; how many did.
+/* A single rank: its sums are what it sends. Answers the chunks in the ring, in order or
+ * backwards, up to @most; returns how many.
  */
 static uint32_t answer_floats(struct thc_request *r, bool backwards, uint32_t most)
 {
@@ -189,7 +189,7 @@ static uint32_t answer_floats(struct thc_request *r, bool backwards, uint32_t mo
 	uint8_t lanes[THC_LANE_BYTES];
 	uint32_t done = 0, ready, k;
 
-	/* what another bucket's open phase keeps from its numbers is not made */
+	/* chunks without numbers, because another bucket's phase is open, are not made */
 	assert_false(r->scheme->compute(r));
 	for (; done < p->sized && done < most; done = ready) {
 		p->numbered = p->sized;
@@ -221,7 +221,7 @@ static void check_floats(size_t count, enum thc_precision precision, bool backwa
 	assert_true(buf && was);
 	c.spec.ranks = 1;
 	for (i = 0; i < count; i++) {
-		/* a block of zeros; the exponents of the others are up to 60 apart */
+		/* one block of zeros; exponents of the others differ by up to 60 */
 		bits = (uint32_t)random_word();
 		bits = i / 4096 == 1 ? 0 : (bits & 0x807fffff) | (90 + bits % 60) << 23;
 		memcpy(&was[i], &bits, sizeof(bits));
@@ -266,8 +266,8 @@ static void floats__a_request_that_fails_leaves_the_buffer(void **state)
 	}
 }
 
-/* Makes what has room, and answers all of it from *@answered on but number @late, until there is no
- * more.
+/* Makes chunks as there is room, and answers all from *@answered on but number @late, until none
+ * is made.
  */
 static void answer_all_but(struct thc_request *r, uint32_t *answered, uint32_t late,
 			   uint8_t *its_lanes)
@@ -287,8 +287,8 @@ static void answer_all_but(struct thc_request *r, uint32_t *answered, uint32_t l
 	}
 }
 
-/* Blocks go into the caller's buffer one after the other: while a sum of the first one is missing,
- * those behind it wait in the ring, whose places run out.
+/* Blocks are stored in order: while a sum of the first block is missing, the sums of later blocks
+ * wait in the ring until it is full.
  */
 static void floats__a_late_sum_mixes_no_groups(void **state)
 {
@@ -337,7 +337,7 @@ static void floats__a_late_sum_mixes_no_groups(void **state)
 	free(was);
 }
 
-/* Exact chunks are as many as scales say, as far as those are known without a gap. */
+/* Scales tell how many exact chunks there are, as far as they are known without a gap. */
 static void floats__are_sized_by_a_prefix_of_scales(void **state)
 {
 	struct thc_transport transport = { .ops = &ops };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scheme thc with a rate, without a network: ranks whose chunks are added up here lane by lane,
- * answered in any order, have what the codec makes of each block by itself, bit for bit, in the
- * result and in the error memory.
+ * Scheme thc with a rate, without a network: the test adds the ranks' chunks lane by lane and
+ * answers them in any order. Result and error memory equal, bit for bit, what the codec makes of
+ * each block alone.
  */
 #include "codec_util.h"
 
@@ -23,11 +23,11 @@ static const struct thc_transport_ops ops;
 
 /**
  * struct bed - ranks of one job, and the bucket they reduce
- * @late: chunks of rank 0 that come too late, one in so many; 0: none
- * @hurried: ranks compute no more than they have to before they send
- * @octaves: that norms of blocks are apart
+ * @late: one in @late chunks of rank 0 comes too late; 0: none
+ * @hurried: ranks compute only what they must before they send
+ * @octaves: range of the blocks' norms
  * @error: by rank: the error memory
- * @x: by rank: what they bring
+ * @x: by rank: its bucket
  * @packed: by rank and block: indices, as the codec makes them
  * @lost: by rank: the error memory, as it should be
  * @want: by rank: the result, as it should be
@@ -192,7 +192,7 @@ static struct thc_values values_of(const struct bed *b, unsigned int rank, size_
 	};
 }
 
-/* The agreed norms are in those of rank 0 then. */
+/* Puts the largest norms of all ranks into rank 0's. */
 static void agree_on_norms(struct bed *b)
 {
 	size_t i, bad;
@@ -216,7 +216,7 @@ static unsigned int chunk_of(const struct bed *b, unsigned int k)
 	return chunk < BLOCK ? chunk : BLOCK;
 }
 
-/* Is half @half of a block among what comes too late? All of a chunk is. @at: of its class */
+/* Is half @half of block @at of class @k too late? A chunk is late as a whole. */
 static bool is_late(const struct bed *b, unsigned int k, uint32_t at, unsigned int half)
 {
 	unsigned int chunk = THC_COORDINATES(compressor(b)->rate.class[k].sum_width);
@@ -341,7 +341,7 @@ static void begin(struct bed *b)
 	}
 }
 
-/* All that travels is made. */
+/* Is every chunk made that will be sent? */
 static bool is_made(const struct thc_phases *all)
 {
 	unsigned int k;
@@ -437,7 +437,7 @@ static void answer(struct bed *b, unsigned int phase, uint32_t chunk)
 	}
 }
 
-/* All chunks of a phase, in any order; @most: so many of them. */
+/* Answers up to @most chunks of a phase, in any order. */
 static uint32_t answer_phase(struct bed *b, unsigned int phase, uint32_t most)
 {
 	uint32_t sized = b->request[0]->phases.phase[phase].sized, i, at;
@@ -542,7 +542,7 @@ static void check(struct bed b, uint32_t *blocks)
 
 /* --- cases ------------------------------------------------------------------------ */
 
-/* Of two to twenty ranks, whose sums have other widths, all classes there are. */
+/* Two to twenty ranks, whose sums have different widths; all classes. */
 static void results__are_those_of_the_codec(void **state)
 {
 	static const unsigned int ranks[] = { 2, 4, 5, 8, 20 };
@@ -584,8 +584,8 @@ static void halves__of_all_types(void **state)
 			      blocks);
 }
 
-/* More norms than a packet has. What is not sent waits for what is, at most until all of that has
- * landed.
+/* More norms than a packet holds. Blocks that are not sent wait for those that are, at most until
+ * these have landed.
  */
 static void large__buckets(void **state)
 {
@@ -648,7 +648,7 @@ static void buckets__of_which_nothing_is_sent(void **state)
 	close_bed(&b);
 }
 
-/* Whatever has been answered, a bucket that fails is what it was. */
+/* A failed bucket gets its old values back, whatever has been answered. */
 static void failed__buckets_are_what_they_were(void **state)
 {
 	uint32_t most;
@@ -675,7 +675,7 @@ static void failed__buckets_are_what_they_were(void **state)
 	}
 }
 
-/* Are the ranks' counts of rounds @first, but for the last one's, @last? */
+/* Do all ranks but the last have @first as count of rounds, and the last one @last? */
 static void assert_turns(const struct bed *b, u8 first, u8 last)
 {
 	unsigned int k;
@@ -684,8 +684,8 @@ static void assert_turns(const struct bed *b, u8 first, u8 last)
 		assert_int_equal(b->error[k].turn, k + 1 < b->ranks ? first : last);
 }
 
-/* Ranks whose counts of rounds differ, since one has lost its memory, go by the largest. A round
- * that has not succeeded, or is undone, does not count.
+/* If counts of rounds differ, because a rank has lost its memory, all go by the largest. A failed
+ * or undone round does not count.
  */
 static void turns__are_agreed(void **state)
 {
@@ -711,7 +711,7 @@ static void turns__are_agreed(void **state)
 	close_bed(&b);
 }
 
-/* The squared distance of the mean and what all ranks bring, in parts of its square. */
+/* The squared distance of the mean from the ranks' values, relative to the mean's square. */
 static double measured(const struct bed *b)
 {
 	const float *x = b->x[0], *mean = b->buf[0];
@@ -725,7 +725,7 @@ static double measured(const struct bed *b)
 	return lost / all;
 }
 
-/* Of equal gradients, what a client says of the error is what it is, within 5 %. */
+/* For equal gradients, the error that a client reports is right within 5 %. */
 static void errors__are_those_expected(void **state)
 {
 	static const struct thc_rate_goal goals[] = {
@@ -763,7 +763,7 @@ static void errors__are_those_expected(void **state)
 	}
 }
 
-/* From an aggregator that has a rate, and no rows that a class could be of. */
+/* An aggregator with a rate, but without rows for any class, is refused. */
 static void job__without_classes_is_refused(void **state)
 {
 	struct thc_spec spec = {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Seals (include/thc/wire/seal.h): what is refused of a packet that is not as it was sealed, and
- * by whom. Packets are refused whose bits are flipped, that are mixed of two genuine ones, whose
- * lanes have an equal sum, that are of another epoch, job, direction or worker, and tags that
- * are guessed: 10^6 of them, or as many as THC_FORGED says. What NH itself holds is in test_nh.c.
+ * Seals (include/thc/wire/seal.h): a packet that is not as it was sealed is refused: with flipped
+ * bits, mixed of two genuine packets, with lanes of an equal sum, of another epoch, job, direction
+ * or worker, and with guessed tags: 10^6, or THC_FORGED. test_nh.c tests NH itself.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +31,7 @@ static const int lengths[] = { 0, 32, 64, THC_LANE_WORDS };
 
 /* --- keys and packets ------------------------------------------------------------ */
 
-/* Of the epoch with salt @salt, @salt + 1 and so on. */
+/* The key of the epoch whose salt counts up from @salt. */
 static struct thc_seal_key key_of(enum thc_key_purpose purpose, u16 job, u8 salt)
 {
 	u8 bytes[THC_SALT_BYTES];
@@ -187,7 +186,7 @@ static void membership__known_answers(void **state)
 
 /* --- as it was sealed ------------------------------------------------------------ */
 
-/* However often lanes are sent, they are digested once; and at whatever address they lie. */
+/* A digest seals an answer as often as it is sent, and a payload may lie at any address. */
 static void seal__in_two_steps_and_of_a_payload_anywhere(void **state)
 {
 	const struct thc_seal_key key = key_of(THC_KEY_DOWN, JOB, 1);
@@ -217,7 +216,9 @@ static void seal__in_two_steps_and_of_a_payload_anywhere(void **state)
 	}
 }
 
-/* Of the whole packet, the key's name and the tag. Without a seal only the tag has to be zero. */
+/* Every bit of the packet counts, the key's name and the tag included. Without a seal only the tag
+ * does, which must be zero.
+ */
 static void seal__every_bit_counts(void **state)
 {
 	const size_t first = 8 * offsetof(struct thc_hdr, tag), last = first + 63;
@@ -244,7 +245,7 @@ static void seal__every_bit_counts(void **state)
 	}
 }
 
-/* A payload that is cut, or zeros behind it. */
+/* A payload that is cut, or has zeros behind it, is refused. */
 static void seal__length_counts(void **state)
 {
 	const struct thc_seal_key key = key_of(THC_KEY_UP, JOB, 1);
@@ -278,7 +279,7 @@ enum part {
 	PARTS,
 };
 
-/* @a, but what @mask says of @b. */
+/* @a, with the parts of @b that are in @mask. */
 static struct packet mixture(const struct packet *a, const struct packet *b, u32 mask)
 {
 	struct packet p = *a;
@@ -293,7 +294,7 @@ static struct packet mixture(const struct packet *a, const struct packet *b, u32
 	return p;
 }
 
-/* @h is @other's complement, but for the version: they differ in each field. */
+/* Makes @h the complement of @other, except for the version: every field differs. */
 static void differ_from(struct thc_hdr *h, const struct thc_hdr *other)
 {
 	size_t i;
@@ -303,9 +304,7 @@ static void differ_from(struct thc_hdr *h, const struct thc_hdr *other)
 	h->version = other->version;
 }
 
-/* Whoever has seen two packets of an epoch can make no third one: each part is of one, or of the
- * other, and the tag, too.
- */
+/* Two packets of an epoch yield no third one that mixes their parts, tags included. */
 static void seal__mixtures_are_refused(void **state)
 {
 	const struct thc_seal_key key = key_of(THC_KEY_DOWN, JOB, 1);
@@ -338,7 +337,7 @@ static void seal__mixtures_are_refused(void **state)
 	}
 }
 
-/* What the packet sum takes of a word, and back. */
+/* Adds @by to what the packet sum makes of a word. */
 static void add_mixed(u8 *at, u64 by)
 {
 	u64 word;
@@ -349,8 +348,8 @@ static void add_mixed(u8 *at, u64 by)
 	memcpy(at, &word, 8);
 }
 
-/* Under the genuine header, key id and tag. The sum is no secret, and whoever knows it changes
- * lanes so that nobody sees it; not so NH's.
+/* Changed lanes under the genuine header, key id and tag: anybody can keep the sum, which is no
+ * secret, but not NH.
  */
 static void seal__lanes_of_an_equal_sum_are_refused(void **state)
 {
@@ -365,7 +364,7 @@ static void seal__lanes_of_an_equal_sum_are_refused(void **state)
 
 		p = forged = random_packet();
 		at = 8 * (int)(random_word() % (THC_LANE_WORDS - 2));
-		/* neither the sum changes nor the sum of its values */
+		/* both of the sum's accumulators stay */
 		add_mixed(forged.payload + at, by);
 		add_mixed(forged.payload + at + 8, -2 * by);
 		add_mixed(forged.payload + at + 16, by);
@@ -382,8 +381,8 @@ static void seal__lanes_of_an_equal_sum_are_refused(void **state)
 	}
 }
 
-/* Payloads of one NH, which only who has the key can find, have one tag under one header: NH is
- * all that a tag holds of a payload, and no other header goes with it.
+/* Payloads of one NH, which only the key's owners can find, have one tag under one header: the tag
+ * covers nothing of a payload but its NH, and no other header has that tag.
  */
 static void seal__holds_nh_of_the_payload(void **state)
 {
@@ -407,7 +406,7 @@ static void seal__holds_nh_of_the_payload(void **state)
 
 /* --- of somebody else ---------------------------------------------------------------- */
 
-/* Each key is of another epoch, job, direction or secret than the packet's. */
+/* A key of another epoch, job, direction or secret is refused. */
 static void seal__of_another_key_is_refused(void **state)
 {
 	struct thc_seal_key key = key_of(THC_KEY_UP, JOB, 1), other[5];
@@ -426,13 +425,13 @@ static void seal__of_another_key_is_refused(void **state)
 	thc_seal_key_set(&other[3], test_key, THC_KEY_UP, JOB, salt);
 	thc_seal_key_set(&other[4], NULL, THC_KEY_UP, JOB, salt);
 	for (k = 0; k < COUNT(other); k++) {
-		/* requests and answers of an epoch name one key, all others another one */
+		/* only requests and answers of one epoch name the same key */
 		assert_int_equal(other[k].id == key.id, k == 0);
 		for (i = 0; i < COUNT(lengths); i++) {
 			p = random_packet();
 			thc_seal(&p.h, THC_SEAL_NH, &other[k], p.payload, lengths[i]);
 			assert_false(is_genuine(&p, THC_SEAL_NH, &key, lengths[i]));
-			/* under our key's name it is no better */
+			/* nor is the packet accepted under our key's name */
 			p.h.key_id = key.id;
 			assert_false(is_genuine(&p, THC_SEAL_NH, &key, lengths[i]));
 			thc_seal(&p.h, THC_SEAL_NH, &other[k], p.payload, lengths[i]);
@@ -441,7 +440,7 @@ static void seal__of_another_key_is_refused(void **state)
 	}
 }
 
-/* A tag that anybody can make is none of a key's. */
+/* A packet with one type of seal is refused under another. */
 static void seal__of_another_kind_is_refused(void **state)
 {
 	const struct thc_seal_key key = key_of(THC_KEY_UP, JOB, 1);
@@ -501,14 +500,14 @@ static void membership__every_bit_counts(void **state)
 			assert_false(is_membership(&p, &key, &end, words));
 			flip(&end, bit);
 		}
-		/* and how long the payload is */
+		/* and the payload's length */
 		memset(p.payload, 0, sizeof(p.payload));
 		thc_member_seal(&p.h, THC_SEAL_NH, &key, &end, p.payload, words);
 		assert_false(is_membership(&p, &key, &end, words + 1));
 	}
 }
 
-/* What one worker said, or heard, is nothing to another, nor to another aggregator of the job. */
+/* A membership packet counts for one worker and one of the job's aggregators. */
 static void membership__is_between_two_ends(void **state)
 {
 	const struct thc_member_key key = member_key_of(THC_KEY_JOIN);
@@ -530,8 +529,8 @@ static void membership__is_between_two_ends(void **state)
 	}
 }
 
-/* All of a job's control keys have one name; a packet for one purpose serves no other, and none
- * of data serves for control.
+/* A job's control keys have one name, but a packet sealed by one of them counts under no other,
+ * nor do data keys seal control packets.
  */
 static void membership__keys_are_for_one_purpose(void **state)
 {
@@ -551,7 +550,7 @@ static void membership__keys_are_for_one_purpose(void **state)
 			assert_int_equal(key[k].id, key[i].id);
 			assert_int_equal(is_membership(&p, &key[k], &end, 2), i == k);
 		}
-		/* even if the key were the same, the packet is not */
+		/* even with the same key, data and membership packets are sealed differently */
 		memcpy(data.sip, key[i].sip, sizeof(data.sip));
 		assert_false(is_genuine(&p, THC_SEAL_NH, &data, 2));
 		thc_seal(&p.h, THC_SEAL_NH, &data, p.payload, 2);
@@ -559,7 +558,7 @@ static void membership__keys_are_for_one_purpose(void **state)
 	}
 }
 
-/* A job that leaves its data without a seal has one for joining. */
+/* A job whose data has no seal has the sum in membership packets. */
 static void membership__is_never_without_a_seal(void **state)
 {
 	const struct thc_member_key none = { .id = 0 };
@@ -596,7 +595,7 @@ static u64 tries(void)
 	return n;
 }
 
-/* What an attacker makes of @p, which he has seen, and of @q. */
+/* Makes of @p, which an attacker has seen, and of @q a forged packet. */
 static void forge(struct packet *p, const struct packet *q, int words, u32 how)
 {
 	struct thc_seal_key guess = { .id = p->h.key_id };
@@ -616,7 +615,7 @@ static void forge(struct packet *p, const struct packet *q, int words, u32 how)
 		n = random_word() % (THC_HDR_WORDS - 1);
 		w[n ? n + 1 : 0] ^= random_word() | 1;
 		return;
-	case 3: /* what one word gains the next one loses */
+	case 3: /* changes of two words that cancel out */
 		n = THC_HDR_WORDS + random_word() % (words - 1);
 		w[n] += 1ULL << random_word() % 64;
 		w[n + 1] -= 1ULL << random_word() % 64;

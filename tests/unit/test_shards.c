@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A job of several aggregators: chunks are spread over them, number 0 lists all in WELCOME, and a
- * list that is not whole is refused.
+ * A job of several aggregators: chunks are spread over them, number 0 lists all of them in
+ * WELCOME, and an incomplete list is refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static struct thc_spec spec_of(u32 shards)
 	};
 }
 
-/* Addresses of IPv4, or the last half of them of IPv6. */
+/* Addresses of IPv4; if @mixed, the second half are of IPv6. */
 static struct thc_shards list_of(u32 count, int mixed)
 {
 	struct thc_shards list = { .count = count };
@@ -49,7 +49,7 @@ static struct thc_shards list_of(u32 count, int mixed)
 	return list;
 }
 
-/* What a worker reads of the announcement, through all parts. */
+/* Passes all parts of the announcement to a worker. */
 static int pass_on(struct thc_announcement *a, struct thc_spec *out, struct thc_shards *list)
 {
 	static struct thc_parts parts;
@@ -123,7 +123,7 @@ static void list__is_number_0s_alone(void **state)
 		assert_true(thc_spec_is_sound(&read, 0, 0));
 		assert_int_equal(got.count, 0);
 	}
-	/* and one aggregator needs none */
+	/* a single aggregator needs no list */
 	s = spec_of(1);
 	thc_announce(&a, &s, NULL, nonce);
 	assert_true(pass_on(&a, &read, &got));
@@ -165,7 +165,7 @@ static void list__is_whole(void **state)
 			r->count = 0;
 			break;
 		case 2:
-			/* more than there are */
+			/* a higher count than there are addresses */
 			r->count = thc_be16((u16)(thc_be16(r->count) + 1));
 			break;
 		case 3:
@@ -182,7 +182,7 @@ static void list__is_whole(void **state)
 		a.fixed.constants = thc_be32(thc_welcome_constants(&a.fixed, a.record, a.bytes));
 		assert_false(pass_on(&a, &read, &got));
 	}
-	/* the second record is missing an address: all is well but for the number */
+	/* the second record lacks an address, and only the count tells */
 	thc_announce(&a, &s, &list, nonce);
 	r = record_in(&a, 1);
 	r->count = thc_be16((u16)(thc_be16(r->count) - 1));
@@ -243,7 +243,7 @@ static void aggregators__mean_one_job(void **state)
 #undef DIFFERS
 }
 
-/* Each chunk is one aggregator's, as its next one. */
+/* Each chunk has one aggregator, and is the next chunk there. */
 static void chunks__are_spread(void **state)
 {
 	u64 next[THC_SHARDS_MAX], q;

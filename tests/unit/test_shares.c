@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Buckets of a step that share a goal, beside shares that are computed here from the norms that the
- * rule names: those of rounds up to r - 2. What a rank has noted of round r - 1 when round r
- * begins, which ranks differ in, changes nothing.
+ * Buckets of a step that share a goal, against shares computed from the norms that the rule names,
+ * of rounds up to r - 2. Norms of round r - 1, which some ranks have noted before round r and
+ * others not, change nothing.
  */
 #include "codec_util.h"
 #include "client.h"
@@ -72,7 +72,9 @@ static struct thc_rate_goal begin(struct thc_client *c, struct thc_shares *s,
 	return thc_shares_goal(s, &id, rate, &asked, round);
 }
 
-/* Of @key, by the norms that each of @keys has in step @of[key]; below 0: none. */
+/* The goal of @key if each of @keys counts with its norms of step @of[key]; below 0: it does not
+ * count.
+ */
 static struct thc_rate_goal expected(const struct thc_rate *rate, uint64_t key, uint64_t keys,
 				     const int *of)
 {
@@ -95,7 +97,7 @@ static struct thc_rate_goal expected(const struct thc_rate *rate, uint64_t key, 
 	return all.blocks > own.blocks ? thc_rate_share(rate, &asked, &all, &own) : asked;
 }
 
-/* Steps of @keys buckets. @late: norms of a round are known after the next one has begun. */
+/* Steps of @keys buckets. @late: a round's norms are known only after the next round has begun. */
 static void check_steps(uint64_t keys, bool late)
 {
 	const struct thc_rate rate = job();
@@ -110,7 +112,9 @@ static void check_steps(uint64_t keys, bool late)
 			struct thc_rate_goal goal = begin(&c, &s, &rate, GROUP, key, round), want;
 			int of[KEYS];
 
-			/* those before the one before it, of this step; else of the last but one */
+			/* this step's buckets up to the one before the last; else those of the
+			 * last step
+			 */
 			for (k = 0; k < keys; k++)
 				of[k] = (int)step - (k + 1 < key ? 0 : 1);
 			of[(key + keys - 1) % keys] = (int)step - (key ? 1 : 2);
@@ -137,9 +141,7 @@ static void steps__of_several_buckets(void **state)
 	}
 }
 
-/* The goal of a round by the rule, of the keys of all rounds before it, whose norms are those of
- * these rounds.
- */
+/* The goal of a round by the rule: from the keys of all earlier rounds and their norms. */
 static struct thc_rate_goal by_rule(const struct thc_rate *rate, const uint64_t *keys, int round)
 {
 	int of[KEYS] = { -1, -1, -1, -1 }, k;
@@ -178,7 +180,7 @@ static void rounds__of_any_keys(void **state)
 	thc_shares_close(&c, &s);
 }
 
-/* By itself a bucket aims at what is asked, whatever its norms were, and so it does at first. */
+/* A single bucket always gets the whole goal, as every bucket does in the first step. */
 static void alone__a_goal_is_what_is_asked(void **state)
 {
 	const struct thc_rate rate = job();
@@ -200,7 +202,7 @@ static void alone__a_goal_is_what_is_asked(void **state)
 	thc_shares_close(&c, &s);
 }
 
-/* A bucket that is reduced no more is forgotten after a step, and comes back as a new one does. */
+/* A bucket without rounds is forgotten after a step, and returns as a new one. */
 static void gone__buckets_count_no_more(void **state)
 {
 	const struct thc_rate rate = job();
@@ -222,7 +224,9 @@ static void gone__buckets_count_no_more(void **state)
 	thc_shares_close(&c, &s);
 }
 
-/* What was never begun is not noted, nor is a bucket of another size the same. */
+/* Norms of rounds that were not begun do not count, and a bucket of another size is another
+ * bucket.
+ */
 static void others__are_not_noted(void **state)
 {
 	const struct thc_rate rate = job();
@@ -248,7 +252,7 @@ static void others__are_not_noted(void **state)
 	assert_int_equal(c.memory_now, 0);
 }
 
-/* Keys and groups that are always others do not gather. */
+/* Keys and groups that never return do not accumulate. */
 static void gone__buckets_leave_their_memory(void **state)
 {
 	const struct thc_rate rate = job();

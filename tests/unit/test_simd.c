@@ -45,7 +45,7 @@ struct result {
 	int ret;
 };
 
-/* Sums of four bits are the least significant ones, those of 32 go up to what a lane holds. */
+/* Sums of four bits are the lowest bits of @y; those of 32 may fill a lane. */
 static unsigned int fill_lane(unsigned int y, unsigned int width)
 {
 	if (width == 4)
@@ -155,7 +155,8 @@ static void assert_same(const struct setting *s, const struct thc_table *t, enum
 	free(x);
 }
 
-/* Small granularities, 63 and 64 at the border of the register lookup, large ones; odd and even. */
+/* Granularities small and large, odd and even, and 63 and 64 at the border of the register lookup.
+ */
 static const struct setting settings[] = {
 	{ 4, 15, 1024, 8, 0, 10, 0 },	{ 4, 30, 1024, 8, 0, 10, 0 },
 	{ 4, 31, 512, 8, 0, 11, 0 },	{ 4, 63, 1024, 8, 0, 12, 0 },
@@ -277,7 +278,7 @@ static uint32_t fnv_floats(uint32_t h, const float *x, size_t count)
 	return h;
 }
 
-/* What is sent, and what is remembered and received, of one round of 5000 coordinates. */
+/* Hashes packets, error memory and result of one round of 5000 coordinates. */
 static void hash_round(const struct setting *s, enum thc_dtype dtype, bool feedback,
 		       enum thc_simd simd, uint32_t *sent, uint32_t *kept)
 {
@@ -301,8 +302,8 @@ static void hash_round(const struct setting *s, enum thc_dtype dtype, bool feedb
 }
 
 /*
- * Ranks of different builds and machines work together, so the bits themselves are fixed: what is
- * sent, and what is remembered.
+ * Ranks with different builds and machines work together, so the bits of packets and error memory
+ * are fixed.
  */
 static void all__bits_never_change(void **state)
 {
@@ -341,7 +342,7 @@ static void all__bits_never_change(void **state)
 		}
 }
 
-/* As many bytes as it is told, of whatever begins where it likes. */
+/* Clears exactly the given number of bytes, from any address. */
 static void all__clear_zeroes_bytes(void **state)
 {
 	struct thc_codec c = { .ops = NULL };
@@ -363,7 +364,7 @@ static void all__clear_zeroes_bytes(void **state)
 	}
 }
 
-/* The same, to where a cache line begins. */
+/* Copies exactly the given bytes, from the start of a cache line. */
 static void all__save_copies_bytes(void **state)
 {
 	struct thc_codec c = { .ops = NULL };

@@ -39,7 +39,7 @@ static void siphash__published_vectors(void **state)
 	assert_true(thc_siphash(key, message, 7) == 0xb78dbfaf3a8d83bdULL);
 }
 
-/* Of a message's length its lowest byte counts. By tests/lib/decoder.py, in plain integers. */
+/* Only the lowest byte of a message's length counts. Values by tests/lib/decoder.py. */
 static void siphash__of_more_than_255_bytes(void **state)
 {
 	u64 message[WORDS];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Sketches of several ranks, summed and peeled, beside plain sums: every value that is peeled is
- * the sum, and all else is named as left. The places of rows are what all hosts compute.
+ * Sketches of several ranks, summed and peeled, against plain sums: every value that is peeled is
+ * the sum, and every other item is reported as left. All hosts compute equal places for a row.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static void lay_out(struct bed *b, struct thc_layout *l)
 	b->out = thc_lay(l, count * sizeof(int32_t));
 }
 
-/* Of b->s; the peel's memory is its own, so that a sanitizer sees its ends. */
+/* Begins with b->s; the peel's memory is allocated alone, so that a sanitizer sees overruns. */
 static void begin(struct bed *b)
 {
 	struct thc_layout l = { .at = NULL }, peel = { .at = NULL };
@@ -79,7 +79,7 @@ static void begin(struct bed *b)
 	l = (struct thc_layout){ .at = b->memory };
 	lay_out(b, &l);
 	thc_peel_lay_out(&b->peel, &b->s, &l);
-	/* as what another part left there */
+	/* leftovers of another part */
 	random_bytes(b->peel.cell, thc_sketch_part_cells(&b->s) * sizeof(uint32_t));
 }
 
@@ -103,7 +103,7 @@ static void give(struct bed *b, unsigned int rank, size_t coordinate)
 	}
 }
 
-/* Values of words @first and the following of @rank; returns how many words there are. */
+/* Packs values of @rank from word @first on; returns the number of words. */
 static size_t pack(struct bed *b, unsigned int rank, unsigned int plane, size_t first)
 {
 	size_t words = words_of(b) - first, i, n = 0;
@@ -135,9 +135,7 @@ static void add_all(struct bed *b, unsigned int first_rank)
 	}
 }
 
-/* Every value of the part that is peeled is the sum of its lower @width bits; the others are as
- * they were.
- */
+/* Peeled values of the part are sums of their lower @width bits; other values are unchanged. */
 static void check_values(struct bed *b, uint32_t part, unsigned int plane, unsigned int width)
 {
 	const uint32_t mask = UINT32_MAX >> (32 - width);
@@ -164,12 +162,12 @@ static void check_values(struct bed *b, uint32_t part, unsigned int plane, unsig
 	}
 	assert_int_equal(n, b->peel.items);
 	assert_int_equal(left, b->peel.items - b->peel.peeled);
-	/* values have been taken out of all their cells */
+	/* peeled values have been subtracted from all their cells */
 	for (i = 0; !left && width == 32 && i < thc_sketch_part_cells(&b->s); i++)
 		assert_int_equal(cells[i], 0);
 }
 
-/* Sums of @width bits, as the network has them. Returns how many items are left. */
+/* Peels sums of @width bits. Returns how many items are left. */
 static size_t check_all(struct bed *b, unsigned int width)
 {
 	size_t left = 0, i;
@@ -189,13 +187,13 @@ static size_t check_all(struct bed *b, unsigned int width)
 	return left;
 }
 
-/* As many cells or a few more, of 2^@lanes_log2 lanes. */
+/* Gives the sketch at least as many cells, in 2^@lanes_log2 lanes. */
 static void spread(struct thc_sketch *s, unsigned int lanes_log2)
 {
 	thc_sketch_shape(s, lanes_log2, s->windows, (thc_sketch_part_cells(s) >> lanes_log2) + 1);
 }
 
-/* Each rank has @items of random coordinates, every second one those of rank 0. */
+/* Each rank gets @items random coordinates; every second one goes to the next rank, too. */
 static void give_random(struct bed *b, size_t items)
 {
 	unsigned int rank;
@@ -233,7 +231,7 @@ static void murmur3__vectors(void **state)
 
 static const enum thc_sketch_hashes kinds[] = { THC_SKETCH_THREE, THC_SKETCH_COUPLED };
 
-/* By the formulas of sketch.h, with divisions. */
+/* Places equal the formulas of sketch.h, with divisions. */
 static void places__are_of_the_hashes(void **state)
 {
 	unsigned int k, j;
@@ -266,7 +264,7 @@ static void places__are_of_the_hashes(void **state)
 	}
 }
 
-/* Every bucket of every segment is used alike, and with either sign alike. */
+/* All buckets of a segment are used equally, with either sign. */
 static void places__are_even(void **state)
 {
 	enum { ROWS = 1 << 19 };
@@ -331,14 +329,14 @@ static void init__cuts_buckets(void **state)
 						 (counts[c] + 31) / 32);
 				assert_in_range(s.lanes_log2, 0, 4);
 				assert_true(thc_sketch_cells(&s) > capacity);
-				/* all of it, if there were more */
+				/* a larger capacity gives room for all items */
 				if (!d)
 					thc_sketch_init(&s, counts[c], 2 * capacity, kinds[k]);
 				assert_true(thc_sketch_cells(&s) > capacity);
 			}
 		}
 	}
-	/* lanes, where each has many items */
+	/* the number of lanes grows with the items */
 	for (c = 0; c < 6; c++) {
 		struct thc_sketch s;
 
@@ -399,7 +397,7 @@ static void peel__sums_of_ranks(void **state)
 				size_t items = counts[c] >> 2 * d, n;
 				struct bed b;
 
-				/* for all, for half of them at the end */
+				/* made for all items; in the last case, for their number */
 				thc_sketch_init(&b.s, counts[c], d == 3 ? items : 4 * items,
 						kinds[k]);
 				spread(&b.s, turn % 5);
@@ -407,7 +405,7 @@ static void peel__sums_of_ranks(void **state)
 				give_random(&b, items);
 				add_all(&b, 0);
 				n = check_all(&b, widths[turn++ % 3]);
-				/* no core, but some rows may have the same buckets */
+				/* no core is left, but some rows may have equal buckets */
 				if (counts[c] > 4097 && d < 3)
 					assert_in_range(n, 0, 8);
 				end(&b);
@@ -428,7 +426,7 @@ static void peel__of_nothing_and_of_all(void **state)
 			for (d = 0; d < 3; d++) {
 				struct bed b;
 
-				/* for nothing, for a few, for all */
+				/* made for no item, for half of all, for all */
 				thc_sketch_init(&b.s, counts[c], d * counts[c] / 2, kinds[k]);
 				begin(&b);
 				add_all(&b, 0);
@@ -464,14 +462,14 @@ static void peel__core_is_left(void **state)
 			items = items_of(&b);
 			add_all(&b, 0);
 			left = check_all(&b, 32);
-			/* with so many items nearly all are in the core, but not all */
+			/* nearly all of so many items are in the core, but not all */
 			assert_in_range(left, items / 2, items - 1);
 			end(&b);
 		}
 	}
 }
 
-/* Two rows whose buckets are the same by all hashes. */
+/* A row with the same buckets as @row. */
 static uint32_t twin_of(const struct thc_sketch *s, uint32_t row)
 {
 	struct thc_places p, q;
@@ -501,7 +499,7 @@ static void peel__twins_are_left(void **state)
 			begin(&b);
 			twin = twin_of(&b.s, row);
 			assert_true(4 * twin + 4 < b.s.count);
-			/* lane 1 has both, lane 2 one of them */
+			/* lane 1 gets both rows, lane 2 only the twin */
 			give(&b, 0, 4 * row + 1);
 			give(&b, 1, 4 * twin + 1);
 			give(&b, 2, 4 * twin + 2);
@@ -514,7 +512,7 @@ static void peel__twins_are_left(void **state)
 	}
 }
 
-/* A cell that is full is not one of a single item. */
+/* A cell with very many items does not pass for a cell with one. */
 static void peel__many_items_a_cell(void **state)
 {
 	static const unsigned int items[] = { 255,

@@ -46,7 +46,7 @@ static void fill(struct thc_slot *s, u32 generation)
 		expect(s, rank, generation, THC_ADD);
 }
 
-/* As if @top were the newest generation, finished. */
+/* A slot whose newest generation, @top, is finished. */
 static struct thc_slot slot_at(u32 top)
 {
 	struct thc_slot s = { .epoch = EPOCH, .top = top - 2 };
@@ -104,7 +104,7 @@ static void table(u32 top)
 	expect(&s, 0, top + 2, THC_BUSY);
 	assert_int_equal(s.generation[top & 1].count, 2);
 	expect(&s, 2, top, THC_ADD);
-	/* one finished by its deadline is as good as one finished by all */
+	/* a generation closed by its deadline counts as finished */
 	expect(&s, 0, top + 1, THC_ADD);
 	assert_true(thc_slot_close(&s, EPOCH, top + 1, 1));
 	expect(&s, 1, top + 1, THC_REPEAT);
@@ -165,7 +165,7 @@ static void slot__disagreement_is_a_mismatch_and_changes_nothing(void **state)
 	expect(&s, 1, 0, THC_ADD);
 }
 
-/* Sums of indices and of lanes are. Claims are maxima, too, but not of the same lanes. */
+/* Sums of indices and of lanes meet. Claims are maxima, but meet no other op. */
 static void slot__ops_meet(void **state)
 {
 	static const struct {
@@ -194,7 +194,7 @@ static void slot__ops_meet(void **state)
 	}
 }
 
-/* Whatever has come: its width is, and who comes again is told as ever. */
+/* All sums that meet have one width, and a duplicate is told as usual. */
 static void slot__sums_that_meet_are_of_one_width(void **state)
 {
 	struct thc_slot s = { 0 };
@@ -215,8 +215,8 @@ static void slot__sums_that_meet_are_of_one_width(void **state)
 	assert_int_equal(s.generation[0].count, 2);
 }
 
-/* The first indices fix the row, be they the first contribution or not; lanes are of any row. The
- * next generation has another one.
+/* The first indices fix the row, even if lanes came first; lanes fit any row. The next generation
+ * may have another row.
  */
 static void slot__indices_that_meet_are_of_one_row(void **state)
 {
@@ -243,7 +243,7 @@ static void slot__indices_that_meet_are_of_one_row(void **state)
 		assert_int_equal(thc_slot_arrive(&s, &lanes, ALL).verdict,
 				 g % 3 == 2 ? THC_ADD : THC_REPEAT);
 		assert_int_equal(s.generation[g & 1].count, 3);
-		/* and of what is finished, too */
+		/* also once the generation is finished */
 		four.row++;
 		assert_int_equal(thc_slot_arrive(&s, &four, ALL).verdict, THC_MISMATCH);
 		assert_int_equal(thc_slot_arrive(&s, &three, ALL).verdict, THC_REPEAT);
@@ -285,7 +285,7 @@ static void slot__past_is_remembered(void **state)
 
 	(void)state;
 	for (g = 0; g < 20; g++) {
-		/* who is in differs from generation to generation */
+		/* every generation has other contributors */
 		expect(&s, g % 3, g, THC_ADD);
 		if (g & 1)
 			expect(&s, (g + 1) % 3, g, THC_ADD);

@@ -60,16 +60,16 @@ struct model {
 	int rounds;
 	int epochs;	/* restarts are possible until this epoch */
 	int quorum;	/* 0: no deadline */
-	int mixed;	/* that many send indices, the others sums: their op is another one. The row
-			 * is another one in each generation
+	int mixed;	/* that many workers send indices, the others sums. The row of indices
+			 * differs from generation to generation
 			 */
 	int large;	/* not under sanitizers, which make it ten times slower */
 };
 
 struct worker {
-	u8 epoch;			/* it joined, from 1 */
+	u8 epoch;			/* epoch that it joined, from 1 */
 	u8 running;			/* it has seen READY of this epoch */
-	u8 generation[SLOTS_MAX];	/* it waits for; rounds: it is done */
+	u8 generation[SLOTS_MAX];	/* the one it waits for; rounds: done */
 	u8 stale[SLOTS_MAX];		/* a STALE for that generation is under way */
 };
 
@@ -301,7 +301,7 @@ static void require(int holds, const char *what, u32 action)
 
 /* --- the aggregator ---------------------------------------------------------- */
 
-/* What react.h asks of its home: slots of a state, and lanes that are one integer. */
+/* The home for react.h: slots of a state, and lanes that are one integer. */
 struct thc_home {
 	u64 *lanes;
 	struct thc_slot *slot;
@@ -412,7 +412,7 @@ THC_INLINE int thc_home_answer(struct thc_home *home, struct thc_hdr *h, struct 
 	return thc_react_answer(h, job, s, slot, verdict);
 }
 
-/* Without seals: the keys of an epoch are what its number stands for here. */
+/* No seals: an epoch's number stands for its keys. */
 static const struct thc_seals seals = { .seal = THC_SEAL_NONE };
 
 static u64 weight(int w, int e, int g)
@@ -458,7 +458,7 @@ static struct thc_hdr request(int w, int e, int i, int g)
 	};
 }
 
-/* That of the first contributor: a worker takes any of one kind. */
+/* The op is the first contributor's: a worker takes either op of sums. */
 static int op_is_right(const struct thc_hdr *h)
 {
 	u64 in = thc_be64(h->bitmap);
@@ -469,7 +469,7 @@ static int op_is_right(const struct thc_hdr *h)
 					 h->op == THC_OP_ADD && !!(in >> model->mixed);
 }
 
-/* A result that goes to one rank or all: what it says must be true, and always the same. */
+/* A result for one rank or all must be true, and always the same. */
 static void check_result(struct state *s, int i, const struct thc_hdr *h, u32 action)
 {
 	int e = thc_be32(h->epoch), g = thc_be32(h->generation), k = g & 1;
@@ -548,8 +548,8 @@ static void check_slot(const struct state *s, int i, u32 action)
 	}
 }
 
-/* Indices of another row, whose sums are as wide, meet a generation that has indices: they are told
- * whose are there, and change nothing.
+/* Indices of another row, with sums as wide, meet a generation that has indices: the answer names
+ * the contributors, and nothing changes.
  */
 static void deliver_stray(const struct state *from, int w, int e, int i, int g, u32 action)
 {
@@ -575,7 +575,7 @@ static void deliver_stray(const struct state *from, int w, int e, int i, int g, 
 	strays++;
 }
 
-/* A request, admitted while its epoch was the job's, meets the slot. */
+/* A request that was admitted in its epoch meets the slot. */
 static void deliver_request(struct state *s, int w, int e, int i, int g, u32 action)
 {
 	struct thc_hdr h = request(w, e, i, g);
@@ -654,7 +654,7 @@ static void note_sent(struct state *s, int w)
 	struct worker *me = &s->worker[w];
 	int i;
 
-	/* What is sent later is refused: STALE with THC_F_EPOCH. */
+	/* requests sent later are refused: STALE with THC_F_EPOCH */
 	if (me->epoch != s->epoch)
 		return;
 	for (i = 0; i < model->slots; i++)
@@ -790,7 +790,7 @@ static int progress(const struct state *s)
 	return sum;
 }
 
-/* Everybody sends what it waits for, everything arrives, once round. */
+/* Once, every worker sends what it may send, and everything arrives. */
 static void fair_round(struct state *s)
 {
 	int w, i;
@@ -867,7 +867,7 @@ static void explore(void **arg)
 		(unsigned long long)reactions[THC_EVENT_REPEATED],
 		(unsigned long long)reactions[THC_EVENT_STALE], (unsigned long long)unknown_stales,
 		(unsigned long long)reactions[THC_EVENT_EPOCH]);
-	/* An exploration that never met a case proves nothing about it. */
+	/* all cases that safety depends on must have occurred */
 	assert_true(finished > 0 && reactions[THC_EVENT_ADDED] && reactions[THC_EVENT_WAITED] &&
 		    reactions[THC_EVENT_REPEATED]);
 	if (model->rounds > 2)

@@ -29,7 +29,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* @n values, of which about @share of 256 are not zero; no page is behind them. */
+/* @n values, about @share of 256 of which are not zero; no page is mapped behind them. */
 static float *values(size_t n, unsigned int share)
 {
 	float *x = malloc(n * sizeof(*x));
@@ -55,7 +55,7 @@ static void mark__has_a_bit_a_value(void **state)
 	(void)state;
 	for (n = 1; n < 200; n++) {
 		float *x = values(n, 100);
-		/* every third one has what is not 0, others what is large */
+		/* every third test counts nonzero values, the others large values */
 		uint32_t least = n % 3 ? thc_float_bits(0x1p-20f) + n : 1;
 
 		/* every second one has no -0 */
@@ -122,7 +122,7 @@ static void pack__and_back(void **state)
 	}
 }
 
-/* Bits of coordinates, and some, all or none of these as own ones. */
+/* Draws bits of coordinates, and makes some, all or none of them own ones. */
 static void draw_own(unsigned int share, uint32_t *bits, uint32_t *own)
 {
 	size_t i;
@@ -130,7 +130,7 @@ static void draw_own(unsigned int share, uint32_t *bits, uint32_t *own)
 	for (i = 0; i < WORDS; i++)
 		bits[i] = own[i] = 0;
 	for (i = 0; i < N; i++) {
-		/* there are words without any bit, and without one of their own */
+		/* some words have no bit, and some no own bit */
 		uint32_t any = share == 256 || (i / 32 % 5 && random_word() % 256 < share);
 		uint32_t mine = share % 3 ? share % 3 == 1 : i / 32 % 7 && random_word() % 3 == 0;
 
@@ -168,7 +168,7 @@ static void widen__has_zero_where_there_is_no_own_bit(void **state)
 	}
 }
 
-/* Of a last word whose values are not all there. */
+/* The last word may lack values. */
 static void pack__reads_no_further(void **state)
 {
 	uint32_t bits[1];

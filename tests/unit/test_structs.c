@@ -53,7 +53,7 @@ static void in__same_version(void **state)
 	assert_memory_equal(&ours, &theirs, sizeof(ours));
 }
 
-/* What the older program does not have is zero, whatever lies behind its struct. */
+/* Members that the older program lacks are zero, whatever lies behind its struct. */
 static void in__older_program(void **state)
 {
 	struct second want = { sizeof(want), 1, 0, 0 }, ours;
@@ -85,7 +85,7 @@ static void in__newer_program_leaves_its_members_zero(void **state)
 	assert_int_equal(library.behind, 5);
 }
 
-/* Each byte is looked at, and the sentence names it. */
+/* Every added byte is checked, and the sentence names it. */
 static void in__newer_program_sets_its_members(void **state)
 {
 	struct second ours, before;
@@ -108,7 +108,7 @@ static void in__newer_program_sets_its_members(void **state)
 	assert_memory_equal(&ours, &before, sizeof(ours));
 }
 
-/* Neither is anything read nor written that such a size says is there. */
+/* Sizes that no version has are refused: nothing is read or written. */
 static void sizes__that_no_version_has(void **state)
 {
 	static const struct {
@@ -199,7 +199,7 @@ static void options__sizes(void **state)
 	}
 }
 
-/* Enough of a client to be asked. */
+/* A client with just the fields that are read. */
 static void client_init(struct thc_client *c)
 {
 	static struct thc_udp udp = { .base.ops = &thc_udp_ops };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Properties of the packet sum, which is the tag of the seal `sum`, not its constants: what must
- * be detected, what the sum of two halves is, and that it does not depend on alignment or on the
- * tag that it is written to.
+ * Properties of the packet sum, the tag of the seal `sum`: which changes it detects, sums in two
+ * steps, and independence of alignment and of the old tag. Its constants are not tested.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +91,7 @@ static void sum__sees_every_flipped_bit(void **state)
 
 #define PAIR_WORDS	70	/* a contribution of 4 bits a coordinate */
 
-/* Every pair of bits, the two of one word and the top ones of two words, too. */
+/* Every pair of bits, even two of one word, or the top bits of two words. */
 static void sum__sees_every_two_flipped_bits(void **state)
 {
 	const size_t bits = PAIR_WORDS * 64, payload = PAIR_WORDS - THC_HDR_WORDS;
@@ -194,7 +193,7 @@ static void sum__sees_exchanged_words(void **state)
 	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
 }
 
-/* What one word gains another loses: sums without positions miss that. */
+/* Changes of two words that cancel out: sums without positions would miss them. */
 static void sum__sees_changes_that_cancel(void **state)
 {
 	struct packet p;
@@ -256,7 +255,7 @@ static void sum__halves_join(void **state)
 		thc_sum_add(&all, p.payload, THC_LANE_WORDS);
 		joined = thc_sum_join(head, tail, THC_LANE_WORDS - words);
 		assert_memory_equal(&joined, &all, sizeof(all));
-		/* and going on from the head is the same as summing at once */
+		/* adding the rest to the head's sum equals one sum */
 		thc_sum_add(&head, p.payload + words, THC_LANE_WORDS - words);
 		assert_memory_equal(&head, &all, sizeof(all));
 	}
@@ -295,7 +294,7 @@ static void sum__does_not_see_the_tag(void **state)
 	assert_int_equal(sum_of(&p, THC_LANE_WORDS), sum);
 }
 
-/* Of data and of what is about joining; whoever has no key knows no more than that. */
+/* The tags of data and of membership packets, for workers without a key. */
 static void sum__is_the_tag_of_jobs_without_a_key(void **state)
 {
 	const struct thc_member_key none = { .id = 0 };

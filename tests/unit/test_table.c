@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The table solver against published tables and costs, against brute force, and its closed forms
- * against numbers worked out independently.  Whether the codec then has these errors is tested in
- * test_codec_nmse.c.
+ * against numbers computed by other means. test_codec_nmse.c tests that the codec has these
+ * errors.
  */
 #include "codec_util.h"
 #include "table.h"
@@ -297,7 +297,9 @@ static void chosen(unsigned int bits, unsigned int n, unsigned int width, struct
 	assert_int_equal(thc_table_check(t, n, width), 0);
 }
 
-/* By another program: the least error of tables whose granularity is at most 255. 0: none fits. */
+/* Computed by another program: the least error of tables with granularities up to 255. 0: no table
+ * fits.
+ */
 static void choose__at_least_as_good_as_known(void **state)
 {
 	static const struct {
@@ -331,8 +333,8 @@ static void choose__at_least_as_good_as_known(void **state)
 	}
 }
 
-/* With up to 4 bits no other granularity is better; with more, where only some are looked at, none
- * is better by 4 %.
+/* Up to 4 bits no other granularity is better; with more bits, where only some are tried, none is
+ * better by 4 %.
  */
 static void choose__granularity(void **state)
 {
@@ -374,7 +376,7 @@ static void choose__clamp(void **state)
 	}
 }
 
-/* What the wish gives is taken, and the rest chosen for it. */
+/* Values of the wish are taken, and the others chosen to fit. */
 static void choose__given(void **state)
 {
 	struct thc_table_wish w = THC_TABLE_WISH_INIT;
@@ -403,7 +405,7 @@ static void choose__given(void **state)
 	assert_int_equal(t.granularity, 1000);
 }
 
-/* A rank that loses all of what it compresses has a memory that grows without end. */
+/* If a rank loses all that it compresses, its error memory grows without end. */
 static void choose__feedback(void **state)
 {
 	struct thc_table_wish w = THC_TABLE_WISH_INIT;
@@ -475,7 +477,7 @@ static void choose__bad_arguments(void **state)
 	assert_int_equal(thc_table_choose(&w, &t), -EINVAL);
 }
 
-/* The hash is part of what ranks compare, so its value must never change. */
+/* Ranks compare the hash, so its value must never change. */
 static void hash__stable_and_sensitive(void **state)
 {
 	struct thc_table a, b;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tables are chosen by a closed form, for normal coordinates that all ranks hold alike.  Are they
- * better than the published ones on normal and log-normal gradients and on those of a perceptron,
- * too?  And what if the ranks' gradients differ, as those of a perceptron's batches do?  Rotation
- * and rounding are written here once more, in double, so that the table alone is tested.
+ * Tables are chosen by a closed form for normal coordinates that are equal on all ranks. This test
+ * compares them with the published tables on normal and log-normal gradients and on those of a
+ * perceptron, and where ranks' gradients differ, as with a perceptron's batches. Rotation and
+ * rounding are written here anew, in double, so that the table alone is tested.
  */
 #include "codec_util.h"
 
@@ -127,7 +127,7 @@ static double round_to(const struct thc_table *t, double a, double u)
 									t->value[z];
 }
 
-/* How the ranks draw: by themselves, or from strata that they share, as jobs do by default. */
+/* Ranks draw alone, or from strata that they share, which is a job's default. */
 enum rounding { OWN, CORRELATED, ROUNDINGS };
 
 /* The squared error and length of the mean of one block. */
@@ -195,7 +195,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* Is the chosen table at most @slack times as bad as each published one? */
+/* Is the chosen table's error at most @slack times that of each published table? */
 static void compare(unsigned int ranks, enum kind kind, enum rounding rounding, double slack)
 {
 	struct thc_table best, t;
@@ -243,8 +243,8 @@ static void choose__never_worse_than_published(void **state)
 	compare_all(true, 1.04);
 }
 
-/* Errors of rounding cancel less there, so that a larger clamp fraction than the chosen one would
- * be better: Documentation/operators-guide.md says how much.
+/* Rounding errors cancel less there, so a larger clamp fraction would be better:
+ * Documentation/operators-guide.md says by how much.
  */
 static void choose__little_worse_on_gradients_that_differ(void **state)
 {
@@ -252,7 +252,7 @@ static void choose__little_worse_on_gradients_that_differ(void **state)
 	compare_all(false, 1.3);
 }
 
-/* The simulation above has the closed form's error, where the ranks hold the same. */
+/* The simulation has the closed form's error if gradients are equal. */
 static void measure__closed_form(void **state)
 {
 	struct rng r = rng_seeded(4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which instances thcctl finds in a folder of control sockets and one of pins:
- * each once, whatever other names it is part of.
+ * The instances that thcctl finds in a folder of control sockets and one of pins: each once, even
+ * if its name is part of another name.
  */
 #include <errno.h>
 #include <limits.h>
@@ -61,7 +61,7 @@ static void add(const char *folder, const char *name)
 	assert_int_equal(mkdir(path, 0700), 0);
 }
 
-/* A daemon's control socket; returns whom one may close to have it dead. */
+/* Makes a control socket; returns its descriptor, whose close() makes the daemon dead. */
 static int serve(const char *name)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -96,7 +96,7 @@ static void instances__none(void **state)
 	assert_int_equal(found.count, 0);
 }
 
-/* In both orders of making, since the order of reading is the file system's. */
+/* Entries are made in both orders, since the file system orders a listing. */
 static void instances__one_name_is_part_of_another(void **state)
 {
 	(void)state;
@@ -139,7 +139,7 @@ static void instances__the_dead_are_told_by_pins(void **state)
 	expect("eth1|eth2");
 }
 
-/* One that takes nobody now is there. */
+/* A daemon that accepts no connection now still counts. */
 static void instances__who_has_no_time_is_there(void **state)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };

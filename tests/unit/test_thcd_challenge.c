@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * thcd's challenge: what it stands for, how long it counts, and that it is thcd's own. What needs
- * one is test_thcd_join's.
+ * thcd's challenge: the change that it stands for, how long it is valid, and that only thcd can
+ * make it. test_thcd_join tests which changes need one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ static const struct thcd_secret secret = { "what thcd drew as it started" };
 static const u8 nonce[THC_NONCE_BYTES] = { 1, 2, 3, [15] = 9 };
 static const u8 joined[THC_NONCE_BYTES] = { 4, 5, 6, [15] = 8 };
 
-/* The fields of which a challenge is made, to be changed one by one. */
+/* The fields that a challenge covers, to be changed one by one. */
 struct about {
 	struct thc_path		path;
 	u8			nonce[THC_NONCE_BYTES];
@@ -46,7 +46,7 @@ static const struct thcd_challenged *about(struct about *a)
 	return &a->c;
 }
 
-/* Is what was made of some() that of @a, too? */
+/* Is the challenge made for some() valid for @a, too? */
 static bool is(struct about a, u64 made_at, u64 said_at)
 {
 	struct about of = some();
@@ -93,14 +93,14 @@ static void challenge__stands_for_all_of_it(void **state)
 	a = some();
 	a.c.left = true;
 	assert_false(is(a, 0, 0));
-	/* where a packet went, and through how many routers, may differ from one to the next */
+	/* a challenge does not cover the packet's destination and hop count */
 	a = some();
 	a.path.dst_port = 1;
 	a.path.ttl = 1;
 	assert_true(is(a, 0, 0));
 }
 
-/* Not to have joined the epoch is another state than a nonce of zero. */
+/* A rank that has not joined differs from one with a nonce of zero. */
 static void challenge__of_a_rank_outside(void **state)
 {
 	struct about a = some(), outside = some();
@@ -123,7 +123,7 @@ static void challenge__counts_for_two_minutes_at_most(void **state)
 	assert_false(is(some(), 5 * MINUTE, 7 * MINUTE));
 	assert_true(is(some(), 6 * MINUTE - 1, 7 * MINUTE - 1));
 	assert_false(is(some(), 6 * MINUTE - 1, 7 * MINUTE));
-	/* a minute that is to come has none */
+	/* a challenge from a future minute is invalid */
 	assert_false(is(some(), 6 * MINUTE, 6 * MINUTE - 1));
 	assert_true(is(some(), 0, MINUTE));
 	assert_true(is(some(), 0, 0));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the operator writes: keys of jobs on the command line and in a file
- * give the same wishes, and everything that is wrong is refused by name and
- * place.
+ * The operator's input: keys of jobs on the command line and in a file give the same wishes, and
+ * every error is reported by name and place.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +74,7 @@ static void job__defaults(void **state)
 	assert_false(thcd_job_wish_given(w, "clamp"));
 }
 
-/* 256 levels are a table, on the command line and in a file, and one more is too many. */
+/* A table may have 256 levels, on the command line and in a file, but no more. */
 static void job__most_levels(void **state)
 {
 	char keys[2048] = "1,ranks=1,key=@one,bits=8,table=0";
@@ -256,7 +255,7 @@ static void job__bad_values_are_named(void **state)
 	bad_job("1,key=0011223344", "key: only a file can hold it: make one with thcctl genkey");
 	bad_job("1,key=", "key: only a file can hold it");
 	bad_job("1,key=@one,key=@two", "key is given twice");
-	/* as it was written once */
+	/* an obsolete key */
 	bad_job("1,cookie=0x1234", "cookie: cookies are gone: make a key with thcctl genkey FILE, "
 				   "and give key=@FILE");
 	bad_job("1,cookie=@one", "cookies are gone");
@@ -388,7 +387,7 @@ static const u8 *key_of(const char *keys)
 	return config.job[0].key;
 }
 
-/* By its path, and without a slash: where systemd puts credentials. */
+/* A path, or a name without a slash, which systemd's credentials folder holds. */
 static void job__a_key_of_a_file(void **state)
 {
 	u8 key[THC_KEY_BYTES];
@@ -421,7 +420,7 @@ static void job__a_file_without_a_key(void **state)
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		credential_write("wrong", wrong[i], 0600);
 		bad_job("1,ranks=2,key=@wrong", "make one with thcctl genkey FILE");
-		/* what is in a wrong file is its own affair, and of no further use */
+		/* the error does not show the contents of a wrong file */
 		if (strstr(error.text, "root:") || strstr(error.text, "0102"))
 			fail_msg("\"%s\" shows what the file holds", error.text);
 		assert_memory_equal(config.job[0].key, nothing, sizeof(nothing));

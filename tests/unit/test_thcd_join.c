@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The join state machine: joining, restarting, leaving, who is refused, what needs a challenge,
- * when an epoch is ready, which keys it has and how multicast is given up. Random
- * walks check what must hold in every state, and that what was recorded does nothing.
+ * The join state machine: joining, restarting, leaving, refusals, challenges, when an epoch is
+ * ready, its keys, and how multicast is given up. Random walks check what holds in every state,
+ * and that recorded packets have no effect.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,8 +85,8 @@ static struct thcd_join_result say(const struct thcd_joining *j)
 	return thcd_join(job, seals, record, j, &secret, now);
 }
 
-/* As a worker does: it answers a challenge, and when it is in it says whether it hears the group. A
- * JOIN that is challenged has changed nothing.
+/* Acts as a worker: answers a challenge, and after joining says whether it hears the group. A JOIN
+ * that is challenged must change nothing.
  */
 static struct thcd_join_result join(u16 rank, u64 number, bool heard, u32 last,
 				    const struct thc_path *path)
@@ -164,7 +164,7 @@ static void join__over_both_versions_of_ip(void **state)
 		job->member[r].addr = v6;
 		assert_int_equal(thcd_job_is_mixed(job), r < N - 1);
 	}
-	/* who is not in any more does not count */
+	/* a rank that is not in does not count */
 	job->member[0].addr = thc_addr_v4(thc_be32(0x0a000001));
 	assert_true(thcd_job_is_mixed(job));
 	job->joined &= ~1ULL;
@@ -265,13 +265,12 @@ static void restart__the_epoch_never_is_zero(void **state)
 	join_as(0, 10, true);
 	join_as(0, 11, true);
 	assert_int_equal(job->epoch, UINT32_MAX);
-	/* nor 1, which has the last bit of the one before, and so its keys' place */
+	/* nor 1, since 1 and UINT32_MAX would have their keys in one place */
 	join_as(0, 12, true);
 	assert_int_equal(job->epoch, 2);
 }
 
-/* The clock was set back between two daemons: this one's first epoch is no newer than that
- * of one that is gone.
+/* The clock went back between two daemons, so this one's first epoch is not newer than an old one.
  */
 static void restart__is_newer_than_what_a_rank_was_in(void **state)
 {
@@ -283,36 +282,36 @@ static void restart__is_newer_than_what_a_rank_was_in(void **state)
 	assert_true(join_after(1, 11, epoch + 1000).behind);
 	assert_int_equal(job->epoch, epoch + 1001);
 	assert_int_equal(job->joined, 2);
-	/* no rank's doing */
+	/* no rank began this epoch */
 	assert_int_equal(job->restarter, THC_WORKER_NONE);
-	/* its next JOIN changes nothing, nor do ranks that were in the same one or none */
+	/* a repeated JOIN changes nothing, nor does a rank of an older epoch or none */
 	assert_false(join_after(1, 11, epoch + 1000).behind);
 	assert_false(join_after(0, 10, epoch - 1).behind);
-	/* by chance it has the number of one that is gone */
+	/* an old epoch may have the current number by chance */
 	assert_true(join_after(2, 12, epoch + 1001).behind);
 	assert_int_equal(job->epoch, epoch + 1002);
 	assert_int_equal(job->joined, 4);
 	assert_false(join_after(0, 10, epoch - 1).behind);
 	assert_true(join_after(1, 11, epoch + 1000).ready);
-	/* one that is in it restarts; the next number has this one's last bit */
+	/* a rank that is in it restarts; the next number has the same last bit, and is skipped */
 	assert_true(join_after(1, 51, epoch + 5001).restarted);
 	assert_int_equal(job->epoch, epoch + 5003);
 	assert_int_equal(job->restarter, 1);
 }
 
-/* A rank brings a job forward by an hour's worth, and no further. */
+/* A rank can move a job's epoch forward by an hour's worth at most. */
 static void restart__believes_an_epoch_that_is_near(void **state)
 {
 	static const struct {
 		u32	epoch;
 		u32	last;
-		u32	then;	/* 0: it is not believed */
+		u32	then;	/* 0: the rank is not believed */
 	} cases[] = {
 		{ 5, UINT32_MAX, 0 },			{ 5, 4, 0 },
 		{ 5, 5, 6 },				{ 5, 0xffff + 5, 0xffff + 6 + 1 },
 		{ 5, 0x10000 + 5, 0 },			{ 5, 0x80000005, 0 },
 		{ UINT32_MAX - 1, UINT32_MAX, 1 },	{ UINT32_MAX, UINT32_MAX, 2 },
-		/* by serial arithmetic; the one behind 0 is no rank's */
+		/* serial arithmetic; after a wrap the epoch is never 0 */
 		{ UINT32_MAX - 1, 3, 5 },		{ UINT32_MAX, 0xfffe, 0x10000 },
 		{ UINT32_MAX, 0xffff, 0 },
 	};
@@ -325,7 +324,7 @@ static void restart__believes_an_epoch_that_is_near(void **state)
 		create(THC_SEAL_NH);
 		job->epoch = cases[i].epoch;
 		assert_int_equal(join_after(1, 11, cases[i].last).behind, then != 0);
-		/* of the next two numbers it is the one with another last bit than the old one's */
+		/* the next epoch whose last bit differs from the old one's */
 		if (then && ((then ^ cases[i].epoch) & 1) == 0)
 			then++;
 		assert_int_equal(job->epoch, then ? then : cases[i].epoch);
@@ -335,7 +334,7 @@ static void restart__believes_an_epoch_that_is_near(void **state)
 
 /* --- keys --------------------------------------------------------------------- */
 
-/* Do the keys of the job's epoch come from the record's salt, and have names of their own? */
+/* Do the epoch's keys come from the record's salt, with names of their own? */
 static void check_keys(u8 seal)
 {
 	const u8 *secret = seal == THC_SEAL_NH ? key : NULL;
@@ -376,7 +375,7 @@ static void keys__of_the_first_epoch(void **state)
 		create(seal);
 		check_keys(seal);
 		check_member_keys(seal);
-		/* the other half has none yet, and nothing that a packet could name */
+		/* the other half is empty, with names that no packet can have */
 		assert_memory_equal(thc_seals_up(seals, job->epoch + 1), &none, sizeof(none));
 		assert_memory_equal(thc_seals_down(seals, job->epoch + 1), &none, sizeof(none));
 		/* a thcd that starts anew draws another salt */
@@ -386,8 +385,8 @@ static void keys__of_the_first_epoch(void **state)
 	}
 }
 
-/* Each epoch has keys of its own. Those of the epoch before stay, for what came of it; no number
- * and no key comes back.
+/* Each epoch has its own keys; those of the epoch before are kept for late packets. No number and
+ * no key returns.
  */
 static void keys__of_the_next_epoch(void **state)
 {
@@ -424,7 +423,7 @@ static void keys__of_the_next_epoch(void **state)
 	}
 }
 
-/* Names that cannot tell this epoch from the one before, or from none, are drawn again. */
+/* Names that do not differ from the epoch before, or are 0, are drawn again. */
 static void keys__have_names_that_differ(void **state)
 {
 	struct thc_seals *s = seals;
@@ -437,12 +436,12 @@ static void keys__have_names_that_differ(void **state)
 	assert_false(thcd_key_id_is_new(0, s, epoch));
 	assert_false(thcd_key_id_is_new(s->join.id, s, epoch));
 	assert_false(thcd_key_id_is_new(thc_seals_up(s, job->epoch)->id, s, epoch));
-	/* that of the one before the last is free again */
+	/* the name of the epoch before the last may return */
 	s->up[epoch & 1].id = thc_be32(0x9abcdef0);
 	assert_true(thcd_key_id_is_new(thc_be32(0x9abcdef0), s, epoch));
 }
 
-/* What changes nothing leaves the keys alone: a JOIN again, leaving, another rank's joining. */
+/* A repeated JOIN, a LEAVE or another rank's JOIN leaves the keys as they are. */
 static void keys__stay_within_an_epoch(void **state)
 {
 	struct thc_seals before = *seals;
@@ -487,22 +486,22 @@ static void leave__and_come_back(void **state)
 	assert_int_equal(job->left, 2);
 	assert_int_equal(job->joined, 7);
 	assert_int_equal(job->epoch, epoch);
-	/* whoever lost its WELCOME is still told that the job is ready */
+	/* a rank that lost its WELCOME is told again that the job is ready */
 	assert_false(join_as(0, 10, true).restarted);
 	assert_true(record->ready);
-	/* the same nonce after leaving is a restart, and not a rival */
+	/* the old nonce after LEAVE is a restart, not a second worker */
 	assert_true(join_as(1, 11, true).restarted);
 	assert_int_equal(job->epoch, epoch + 1);
 	assert_int_equal(job->left, 0);
 	assert_int_equal(job->restarter, 1);
-	/* nor are two that take turns */
+	/* two workers that take turns do not replace each other either */
 	join_as(0, 10, true);
 	assert_true(join_as(2, 12, true).ready);
 	assert_true(leave(1, 11));
 	assert_true(join_as(1, 70, true).restarted);
 	join_as(0, 10, true);
 	assert_true(join_as(2, 12, true).ready);
-	/* the LEAVE of the joining before comes late */
+	/* a late LEAVE of an earlier join does not count */
 	assert_false(leave(1, 11));
 	assert_true(leave(1, 70));
 	assert_int_equal(join_as(1, 11, true).refusal, THC_REFUSED_NOT);
@@ -520,7 +519,7 @@ static void leave__before_ready_is_as_if_never_joined(void **state)
 	assert_int_equal(job->joined, 2);
 	assert_int_equal(job->left, 0);
 	assert_false(join_as(2, 12, true).ready);
-	/* what it heard before does not count for who comes instead */
+	/* the old worker's HEARD does not count for the new one */
 	assert_false(join_as(0, 33, false).ready);
 	assert_true(join_as(0, 33, true).ready);
 	assert_int_equal(job->epoch, epoch);
@@ -543,7 +542,7 @@ static void refuse__strangers(void **state)
 	assert_int_equal(join(0, 1, false, 0, &p).refusal, THC_REFUSED_NOT);
 }
 
-/* Of what a worker offers only the job's seal counts. */
+/* Of a worker's offers only the job's seal matters. */
 static void refuse__who_cannot_do_the_seal(void **state)
 {
 	const struct thc_path p = path_of(7, 1);
@@ -573,7 +572,7 @@ static void refuse__two_workers_of_one_rank(void **state)
 	(void)state;
 	all_join();
 	epoch = job->epoch;
-	/* the same incarnation cannot have two addresses */
+	/* one nonce cannot have two addresses */
 	assert_int_equal(join(0, 10, true, 0, &elsewhere).refusal, THC_REFUSED_TAKEN);
 	assert_int_equal(job->epoch, epoch);
 	/* who was replaced does not replace its successor */
@@ -644,7 +643,7 @@ static void walk__random(void **state)
 
 /* --- the challenge -------------------------------------------------------------- */
 
-/* A JOIN as somebody has said it, or recorded it. */
+/* A JOIN as it was sent, or recorded. */
 struct said {
 	struct thcd_joining	j;
 	struct thc_path		path;
@@ -670,7 +669,7 @@ static struct said said_of(u8 rank, u64 number)
 	};
 }
 
-/* @s, and what thcd asks of it. */
+/* Sends @s, and then @s with the challenge. */
 static struct thcd_join_result answered(struct said *s)
 {
 	struct thcd_join_result out = say_again(s);
@@ -680,7 +679,7 @@ static struct thcd_join_result answered(struct said *s)
 	return say_again(s);
 }
 
-/* Whoever was in learns of it before it asks: what thcd tells it then lets it in. */
+/* After a restart thcd challenges the other ranks at once, and their answers let them in. */
 static void restart__has_the_others_asked(void **state)
 {
 	struct said s[3], again;
@@ -698,7 +697,7 @@ static void restart__has_the_others_asked(void **state)
 		assert_false(say_again(&s[i]).challenged);
 	}
 	assert_int_equal(job->joined, 7);
-	/* of those that have left nobody is there */
+	/* ranks that have left are not challenged */
 	record->ready = 1;
 	assert_true(leave(0, 10));
 	again = said_of(1, 22);
@@ -718,8 +717,8 @@ static void expect_nothing(struct said *s)
 	assert_memory_equal(record, &was, sizeof(was));
 }
 
-/* All states of a rank in which a JOIN has an effect, one after the other: each asks for a
- * challenge of its own, and when it has had its effect no challenge of before is worth anything.
+/* Every state of a rank in which a JOIN has an effect, one after the other: each needs its own
+ * challenge, and afterwards no earlier challenge is valid.
  */
 static void challenge__is_for_one_state(void **state)
 {
@@ -757,8 +756,8 @@ static void challenge__is_for_one_state(void **state)
 	assert_false(say_again(&s[4]).challenged);
 }
 
-/* That a rank has left is another state than that it is in, and than that it has never been: what
- * was said before, or has been withheld, is worth nothing.
+/* A rank that has left is in another state than a rank that is in or has never joined: earlier
+ * challenges, even unused ones, are invalid.
  */
 static void challenge__ends_with_leaving(void **state)
 {
@@ -788,7 +787,7 @@ static void challenge__ends_with_leaving(void **state)
 	}
 }
 
-/* Each is all that differs from a JOIN that takes effect. */
+/* Each difference from the challenged JOIN makes the challenge invalid. */
 static void challenge__is_for_one_worker(void **state)
 {
 	struct said s = said_of(0, 100), other;
@@ -814,7 +813,7 @@ static void challenge__is_for_one_worker(void **state)
 	other = s;
 	other.path.src.word[3] ^= thc_be32(1);
 	expect_nothing(&other);
-	/* it is a salt, then */
+	/* then the field is a salt */
 	other = s;
 	other.j.heard = true;
 	expect_nothing(&other);
@@ -825,7 +824,7 @@ static void challenge__is_for_one_worker(void **state)
 	assert_int_equal(job->joined, 1);
 }
 
-/* HEARD is of the epoch whose salt is in the field, and of whoever is in it. */
+/* HEARD counts with this epoch's salt, and from a rank that is in. */
 static void heard__is_of_this_epoch(void **state)
 {
 	struct said s = said_of(0, 100);
@@ -848,7 +847,7 @@ static void heard__is_of_this_epoch(void **state)
 	expect_nothing(&s);
 }
 
-/* A recorded JOIN of a rank that is in makes thcd say one WELCOME in 10 ms. */
+/* Recorded JOINs of a rank that is in cause at most one WELCOME in 10 ms. */
 static void answer__comes_once_in_ten_ms(void **state)
 {
 	struct said ranks[N] = { said_of(0, 100), said_of(1, 101), said_of(2, 102) };
@@ -863,7 +862,7 @@ static void answer__comes_once_in_ten_ms(void **state)
 		answers += !say_again(&ranks[0]).answered;
 	assert_int_equal(answers, 99);
 	assert_false(say_again(&ranks[1]).answered);
-	/* what makes the job ready is told, whenever it comes */
+	/* a JOIN that makes the job ready is answered at any time */
 	answered(&ranks[2]);
 	for (i = 0; i < N; i++) {
 		ranks[i].j.heard = true;
@@ -877,9 +876,9 @@ static void answer__comes_once_in_ten_ms(void **state)
 
 #define RECORDED	4096
 
-/* Somebody has all JOINs and LEAVEs that were ever said, and says them again, most of them soon and
- * some much later. Ranks draw a nonce for each joining. That multicast is given up when it is
- * time to is no effect of his: any JOIN brings it about.
+/* An attacker repeats all JOINs and LEAVEs ever sent, most of them soon, some much later. Ranks
+ * draw a nonce for each join. Giving up multicast in time is not the attacker's effect, since any
+ * JOIN causes it.
  */
 static void walk__recorded_packets_do_nothing(void **state)
 {
@@ -923,7 +922,7 @@ static void walk__recorded_packets_do_nothing(void **state)
 			out = say_again(&s);
 			readies += out.ready;
 			assert_false(out.restarted || out.behind);
-			/* a LEAVE of one of its joinings before */
+			/* a LEAVE of an earlier join */
 			leave(of, nonce[of] - 1 - (u64)(rand() % 8));
 			assert_int_equal(job->epoch, before.epoch);
 			assert_int_equal(job->joined, before.joined);

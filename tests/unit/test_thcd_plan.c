@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * From wishes to constants: which table and width a job gets, what does not
- * fit and what is said about it, group, prefix; and whether a restarted daemon
- * may go on with what it finds.
+ * From wishes to constants: a job's table and width, wishes that do not fit and their errors,
+ * group, prefix; and whether a restarted daemon may go on with the jobs that it finds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +53,7 @@ static struct thcd_plan good(const char *keys)
 	return plan;
 }
 
-/* The job's own row, whose levels are not looked at. */
+/* The job's own row, without levels. */
 static struct thc_table_row row_of(struct thcd_plan plan)
 {
 	struct thc_table_row row = thcd_plan_row(&plan);
@@ -77,7 +76,7 @@ static void refused(const char *keys, const char *words)
 		fail_msg("%s: \"%s\" does not say \"%s\"", keys, error.text, words);
 }
 
-/* max(T) n against the lane, for every n: never too wide, never 16 in vain. */
+/* max(T) n against the lane, for every n: sums always fit, and are 16 bits wide only if needed. */
 static void table__auto_always_fits(void **state)
 {
 	unsigned int n;
@@ -98,8 +97,8 @@ static void table__auto_always_fits(void **state)
 	}
 }
 
-/* The narrowest of 8 and 16 bits that no sum overflows, of 32 where the job asks for a granularity
- * that needs them.
+/* The narrowest of 8 and 16 bits in which no sum overflows, or 32 if the job's granularity needs
+ * them.
  */
 static void table__bits_and_widths(void **state)
 {
@@ -130,7 +129,7 @@ static void table__bits_and_widths(void **state)
 	assert_string_equal(note.text, "");
 }
 
-/* Sums of 4 bits are nobody's who has not asked, and lie in blocks of 2048 coordinates. */
+/* Sums have 4 bits only if the job asks for them, and lie in blocks of 2048 coordinates. */
 static void table__four_bit_sums(void **state)
 {
 	struct thcd_plan p = good("1,ranks=5,key=@one,bits=2,sum_width=4");
@@ -152,13 +151,13 @@ static void table__four_bit_sums(void **state)
 		"no table of 2 bits fits 6 ranks, up to 5 ranks fit this table; or set "
 		"sum_width=8");
 	refused("1,ranks=1,key=@one,bits=5,sum_width=4", "no table of 5 bits fits 1 ranks");
-	/* what is advised is not refused next */
+	/* the advice of an error is not refused next */
 	refused("1,ranks=20,key=@one,bits=4,sum_width=4", "or set sum_width=16");
 	refused("1,ranks=17,key=@one,bits=4,granularity=4095,sum_width=8", "or set sum_width=32");
 	refused("1,ranks=2,key=@one,bits=4,sum_width=4", "more than the 15 of 4-bit sums");
 }
 
-/* What is given is kept, and the rest is the best for it. */
+/* Given values are kept, and the others chosen best for them. */
 static void table__is_the_best_one(void **state)
 {
 	const struct thc_table_wish wish = { sizeof(wish), 3, 8, 8, 0, 0, THC_TABLE_FEEDBACK };
@@ -176,7 +175,7 @@ static void table__is_the_best_one(void **state)
 	assert_int_equal(row_of(p).granularity, 30);
 	memcpy(&clamp, &p.p[3], sizeof(clamp));
 	assert_true(clamp < 1.0 / 400);
-	/* one bit, whose memory would grow */
+	/* with one bit the error memory would grow */
 	assert_true(row_of(good("1,ranks=16,key=@one,bits=1")).clamp !=
 		    row_of(good("1,ranks=16,key=@one,bits=1,feedback=off")).clamp);
 	assert_true(row_of(good("1,ranks=16,key=@one,bits=2")).clamp ==
@@ -190,7 +189,7 @@ static void scheme__none(void **state)
 	(void)state;
 	assert_int_equal(p.scheme, THC_SCHEME_NONE);
 	assert_int_equal(p.value_bits, 0);
-	/* for calls that name thc */
+	/* for calls that choose scheme thc */
 	assert_int_equal(row_of(p).granularity, 21);
 	assert_int_equal(good("1,ranks=8,key=@one,scheme=none,precision=exact").value_bits, 0);
 	assert_int_equal(good("1,ranks=8,key=@one,scheme=none,precision=fixed8").value_bits, 8);
@@ -369,7 +368,7 @@ static void key__makes_the_seed(void **state)
 	assert_memory_equal(b.key, key, sizeof(key));
 }
 
-/* Only packets that are sealed with a key need one. */
+/* Only seal nh has a key, and needs one. */
 static void key__belongs_to_its_seal(void **state)
 {
 	static const u8 nothing[THC_KEY_BYTES];
@@ -387,7 +386,7 @@ static void key__belongs_to_its_seal(void **state)
 	p = good("1,ranks=4,seal=none");
 	assert_int_equal(p.seal, THC_SEAL_NONE);
 	assert_null(thcd_plan_key(&p));
-	/* the seed of such a job is everybody's, and differs from job to job */
+	/* without a key the seed is no secret, and differs from job to job */
 	assert_true(p.seed && p.seed != good("2,ranks=4,seal=none").seed);
 	refused("1,ranks=4,seal=nh", "key is missing: give key=@FILE, which thcctl genkey FILE "
 				     "makes, or seal=sum");
@@ -406,7 +405,7 @@ static void table__linear_is_seen(void **state)
 	assert_true(is_linear(p));
 	p = good("1,ranks=3,key=@one,table=uniform,bits=3");
 	assert_int_equal(thcd_plan_row(&p).level[7], 7);
-	/* of other bits there is no loop for it */
+	/* with other bits the table has no linear loop */
 	assert_false(is_linear(p));
 	assert_false(is_linear(good("1,ranks=3,key=@one,bits=8,scheme=uthc")));
 	assert_false(is_linear(good("1,ranks=3,key=@one")));
@@ -424,9 +423,7 @@ static void table__bad_ones(void **state)
 	refused("1,ranks=2,key=@one,table=uniform,granularity=30", "has granularity 15, not 30");
 }
 
-/* Rows of 1 to 6 bits besides the job's own: the narrowest sums of all ranks, and tables for
- * them.
- */
+/* Rows of 1 to 6 bits besides the job's own: the narrowest sums for all ranks, and tables. */
 static void check_rows(unsigned int own, unsigned int ranks, bool feedback)
 {
 	struct thc_table_wish wish = {
@@ -444,7 +441,7 @@ static void check_rows(unsigned int own, unsigned int ranks, bool feedback)
 	strcat(keys, ",rate=4.5");
 	p = good(keys);
 	assert_int_equal(p.rate, 4500);
-	/* the job's own row is as it would be */
+	/* the job's own row does not change */
 	row = thcd_plan_row(&p);
 	assert_int_equal(row.sum_width, row_of(plain).sum_width);
 	assert_int_equal(p.table_hash, plain.table_hash);
@@ -486,13 +483,13 @@ static void rate__brings_rows(void **state)
 	assert_int_equal(good("1,ranks=2,key=@one,rate=0.25,block=1024").rate, 250);
 	assert_int_equal(good("1,ranks=2,key=@one,error=1e-6").error, 1);
 	assert_int_equal(good("1,ranks=2,key=@one,error=0.5").error, 500000);
-	/* without one there are no others */
+	/* without a rate the job has one row */
 	plain = good("1,ranks=2,key=@one,rate=fixed");
 	for (bits = 1; bits <= THC_BITS_MAX; bits++)
 		assert_int_equal(thc_widths_sum(&plain.tables.widths, bits), bits == 4 ? 8 : 0);
 }
 
-/* A job of two ranks of which that is said: ranks try 4 bits, or all blocks have the table's. */
+/* The default of a job of two ranks with the keys @said: try a rate of 4 bits, or fixed bits. */
 static void check_default(const char *said, bool tried)
 {
 	struct thcd_plan p;
@@ -535,7 +532,7 @@ static void rate__is_tried_where_none_is_asked_for(void **state)
 		check_default(by_norms[i], true);
 	for (i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++)
 		check_default(fixed[i], false);
-	/* sums of 16 bits are what 64 ranks need */
+	/* the ranks need sums of 16 bits */
 	assert_int_equal(good("1,ranks=64,key=@one").rate, 6666);
 }
 
@@ -598,7 +595,7 @@ static void job__group_by_family(void **state)
 
 	(void)state;
 	assert_int_equal(p.group_port, PORT + 64);
-	/* by another program: these are the groups of running jobs, so they stay */
+	/* by another program; running jobs use these groups, so they must stay */
 	assert_string_equal(group_of("10.0.0.100", 5), "239.84.102.133");
 	assert_string_equal(group_of("10.0.0.101", 5), "239.84.102.149");
 	assert_string_equal(group_of("10.0.0.100", 1), "239.84.102.129");
@@ -620,7 +617,7 @@ static void job__group_given(void **state)
 	assert_int_equal(p.family, 6);
 }
 
-/* By an aggregator of base port 900, with @words? */
+/* Is the job refused with @words by an aggregator of base port 900? */
 static bool is_low_refused(const char *keys, const char *words)
 {
 	const struct thc_addr at = thc_addr_v4(thc_be32(0x0a000064));
@@ -635,7 +632,7 @@ static bool is_low_refused(const char *keys, const char *words)
 	return err && strstr(error.text, words);
 }
 
-/* A worker binds no socket to a port that needs a privilege. */
+/* Workers bind no privileged port. */
 static void job__group_port_of_plain_programs(void **state)
 {
 	(void)state;
@@ -645,7 +642,7 @@ static void job__group_port_of_plain_programs(void **state)
 	assert_false(is_low_refused("1,ranks=2,key=@one,reply=fanout", ""));
 }
 
-/* No two aggregators of a /20, and no two jobs, have one group. */
+/* Different jobs, and different aggregators of a /20, have different groups. */
 static void job__groups_of_neighbours_differ(void **state)
 {
 	static bool seen[1 << 16];
@@ -662,7 +659,7 @@ static void job__groups_of_neighbours_differ(void **state)
 		assert_int_equal(a, 239);
 		assert_int_equal(b, 84);
 		assert_int_equal(d % 16, i % 16);
-		/* the job is the lowest digit: what is above it is the aggregator's */
+		/* the lowest digit is the job's, the digits above are the aggregator's */
 		assert_false(seen[(c * 256 + d) / 16]);
 		seen[(c * 256 + d) / 16] = true;
 	}
@@ -734,7 +731,7 @@ static void job__shards_that_are_none(void **state)
 static void job__prefix(void **state)
 {
 	(void)state;
-	/* nobody, until somebody adds the interface's subnets */
+	/* no address, until the interface's subnets are added */
 	assert_false(admits("", "192.0.2.1"));
 	assert_false(admits("", "2001:db8::1"));
 	assert_true(admits("any", "192.0.2.1"));
@@ -807,7 +804,7 @@ static void keep__same_jobs_only(void **state)
 	was[1].used = 1;
 	was[1].plan = plans[1] = good("1,ranks=4,key=@one,granularity=31");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
-	/* after a reload its slots lie elsewhere */
+	/* a reload may move a job's slots */
 	was[1].plan.slot_base = 576;
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
 	for (i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
@@ -822,7 +819,7 @@ static void keep__same_jobs_only(void **state)
 	assert_int_equal(thcd_keep_difference(&plans[1], &plans[2], &error), -1);
 	assert_string_equal(error.text, "seal differs");
 	memset(&plans[2], 0, sizeof(plans[2]));
-	/* who may join is no constant of the rounds */
+	/* a job's prefix is no constant of its rounds */
 	plans[1] = good("1,ranks=4,key=@one,granularity=31,prefix=10.0.0.0/8");
 	assert_int_equal(thcd_keep_jobs(was, plans, &error), 0);
 	plans[1] = was[1].plan;

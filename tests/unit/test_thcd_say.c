@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Lines that remote hosts can cause: each place that says one has a limit of its own. */
+/* Log lines that remote hosts can cause: each call site has a limit of its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "thcd.h"
 
-/* More than a place may say in two seconds. */
+/* More lines than a call site may print in two seconds. */
 #define MANY	1000
 
 static bool say_one(const char *what)
@@ -37,7 +37,7 @@ static void say__nobody_silences_another(void **state)
 	assert_true(say_another("little"));
 }
 
-/* What is on stderr after @say, which says several lines. */
+/* Checks stderr after @say, which prints several lines. */
 static void expect(void (*say)(void), const char *lines)
 {
 	FILE *file = tmpfile();
@@ -58,7 +58,7 @@ static void expect(void (*say)(void), const char *lines)
 
 static struct thcd_limit limit;
 
-/* Two workers with a wrong key, say, that ask again and again. */
+/* Two kinds of lines in turn, as of two workers with a wrong key. */
 static void say_in_turns(void)
 {
 	int i;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * thcd's software aggregator packet by packet, over real sockets: what is sealed by whom, with
- * which key and which end, from joining to the end of an epoch. Each under each type of seal.
+ * thcd's software aggregator packet by packet, over real sockets: the seal, key and end of every
+ * packet, from joining to the end of an epoch. Under each type of seal.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ static struct thcd d;
 static struct thcd_error error;
 static u8 seal_types[] = { THC_SEAL_NONE, THC_SEAL_SUM, THC_SEAL_NH };
 
-/* A worker's socket, and how its path looks to thcd. */
+/* A worker's socket, and its path as thcd sees it. */
 static struct worker {
 	int fd;
 	struct thc_path path;
@@ -102,7 +102,7 @@ static int setup(void **state)
 	memset(&d, 0, sizeof(d));
 	d.software = true;
 	d.instance = "test";
-	/* free ones of this range are found by trying */
+	/* the test tries ports of this range until one is free */
 	for (d.port = 20000 + getpid() % 20000; d.port < 45000; d.port++)
 		if (!thcd_net_open(&d, "127.0.0.1", &error))
 			break;
@@ -139,8 +139,8 @@ static struct thc_end end_of(int rank)
 	return (struct thc_end){ .addr = path->src, .port = thc_be16(path->src_port) };
 }
 
-/* What thcd makes of @p with @bytes of payload from @rank's socket: a drop reason, if it is one,
- * else minus the fate.
+/* Delivers @p with @bytes of payload from @rank's socket; returns the drop reason, or minus the
+ * fate.
  */
 static int deliver(const struct packet *p, u32 bytes, int rank)
 {
@@ -227,8 +227,8 @@ static int say(struct packet *p, int rank)
 	return deliver(p, payload_of(p->h.op), rank);
 }
 
-/* @p, of @bytes of payload, is what thcd says under the job's key to @rank; @unsealed: by a sum
- * alone.
+/* @p with @bytes of payload is thcd's packet to @rank, sealed by the job's key, or by the sum if
+ * @unsealed.
  */
 static void expect_thcds(const struct packet *p, u32 bytes, int rank, bool unsealed)
 {
@@ -249,7 +249,7 @@ static void expect_thcds(const struct packet *p, u32 bytes, int rank, bool unsea
 			 seal == THC_SEAL_SUM);
 }
 
-/* The next packet at @rank's socket is a CHALLENGE: what it asks is put into the JOIN @p. */
+/* Receives a CHALLENGE at @rank's socket, and puts its challenge into the JOIN @p. */
 static void take_challenge(struct packet *p, int rank)
 {
 	struct thc_challenge c;
@@ -274,7 +274,7 @@ static int join(int rank, u8 nonce)
 	return say(&p, rank);
 }
 
-/* Of the last WELCOME. */
+/* Nonce of the last WELCOME. */
 static u8 last_nonce;
 
 /* The next packet at @rank's socket is a WELCOME, sealed by the job's key to this worker;
@@ -333,7 +333,7 @@ static void join__welcome_names_the_epochs_salt(void **state)
 	nobody_hears();
 }
 
-/* A JOIN that another worker's socket, or another aggregator, was sent is nothing here. */
+/* A JOIN sealed for another worker's address or another aggregator is dropped. */
 static void join__is_sealed_with_its_senders_end(void **state)
 {
 	struct packet p = control(THC_OP_JOIN, 1, 10);
@@ -356,7 +356,8 @@ static void join__is_sealed_with_its_senders_end(void **state)
 	nobody_hears();
 }
 
-/* Whoever has another key, or none, is told so by a sum, which anybody can make. */
+/* A JOIN with another key, or none, is refused by a WELCOME with the sum, which anybody can make.
+ */
 static void join__another_key_is_refused_without_a_seal(void **state)
 {
 	struct packet p = control(THC_OP_JOIN, 1, 10);
@@ -381,13 +382,14 @@ static void join__another_key_is_refused_without_a_seal(void **state)
 	assert_int_equal(job()->joined, 0);
 }
 
-/* By the test library of the last release that spoke version 1, which shares no code with us. */
+/* Made by the test library of the last release with version 1, which shares no code with this one.
+ */
 static const char refused_1[] =
 	"0111000052b8a1d71122334455667788000102000000000000000000000000000000000000000000"
 	"00000000000000000000000000000000000000000000000000000000000000000102030405060708"
 	"0000000000000000000000000000000000000000000000000206";
 
-/* Whoever speaks version 1 is told in its words that it is over. */
+/* A worker of version 1 is refused in version 1. */
 static void join__of_version_1(void **state)
 {
 	struct packet p = {
@@ -409,7 +411,7 @@ static void join__of_version_1(void **state)
 	assert_memory_equal(text, refused_1, sizeof(refused_1) - 1);
 	for (i = (int)sizeof(refused_1) - 1; i < (int)sizeof(text) - 1; i++)
 		assert_int_equal(text[i], '0');
-	/* nothing else of it has an answer */
+	/* no other packet of version 1 is answered */
 	p.h.op = THC_OP_LEAVE;
 	assert_int_equal(deliver(&p, 16, 1), THC_DROP_VERSION);
 	p.h.op = THC_OP_JOIN;
@@ -470,10 +472,7 @@ static void leave__is_sealed_with_its_senders_end(void **state)
 	nobody_hears();
 }
 
-/* A recorded JOIN is answered by a CHALLENGE, which is shorter, and a recorded LEAVE by nothing:
- * neither changes the job.
- */
-/* A rank whose epoch another one's JOIN has ended is asked to join anew. */
+/* When @rank's epoch has ended by another rank's JOIN, thcd challenges @rank to join anew. */
 static void asked_again(int rank)
 {
 	struct packet p = control(THC_OP_JOIN, rank, (u8)(10 + rank));
@@ -481,6 +480,9 @@ static void asked_again(int rank)
 	take_challenge(&p, rank);
 }
 
+/* A recorded JOIN is answered by a CHALLENGE, which is shorter, and a recorded LEAVE by nothing:
+ * neither changes the job.
+ */
 static void join__recorded_does_nothing(void **state)
 {
 	struct packet first = control(THC_OP_JOIN, 1, 10), again, leave;
@@ -523,7 +525,7 @@ static void join__recorded_does_nothing(void **state)
 	nobody_hears();
 }
 
-/* What a JOIN says of itself, each all that differs from one that is answered. */
+/* Each fault alone makes a JOIN invalid. */
 static void join__of_a_form_that_is_not_known_is_dropped(void **state)
 {
 	static const struct {
@@ -551,7 +553,7 @@ static void join__of_a_form_that_is_not_known_is_dropped(void **state)
 		assert_int_equal(say(&p, 1), faults[i].why);
 	}
 	nobody_hears();
-	/* offers that nobody knows yet, and any highest version */
+	/* offers that are still unknown, and any highest version */
 	p = control(THC_OP_JOIN, 1, 10);
 	p.payload[offsetof(struct thc_join, offers)] = 0xff;
 	p.payload[offsetof(struct thc_join, version_max)] = 9;
@@ -563,7 +565,7 @@ static void join__of_a_form_that_is_not_known_is_dropped(void **state)
 	assert_int_equal(job()->joined, 0);
 }
 
-/* Whoever sends the LEAVE of a rank, recorded or not, is heard 400 times a second. */
+/* thcd reads at most 400 LEAVEs of a rank a second, recorded or not. */
 static void leave__a_rank_has_a_bucket(void **state)
 {
 	struct packet p;
@@ -576,14 +578,14 @@ static void leave__a_rank_has_a_bucket(void **state)
 		heard += say(&p, 1) == -THC_EVENT_MEMBERSHIP;
 	assert_in_range(heard, 2 * THC_JOINS_BURST, 900);
 	assert_int_equal(job()->left, 2);
-	/* others have their own */
+	/* other ranks have buckets of their own */
 	p = control(THC_OP_LEAVE, 2, 12);
 	assert_int_equal(say(&p, 2), -THC_EVENT_MEMBERSHIP);
 	assert_int_equal(job()->left, 6);
 	nobody_hears();
 }
 
-/* Whoever sends the JOINs of a rank, recorded or not, is heard 200 times a second. */
+/* thcd reads at most 200 JOINs of a rank a second, recorded or not. */
 static void join__a_rank_has_a_bucket(void **state)
 {
 	struct packet p = control(THC_OP_JOIN, 1, 10);
@@ -594,7 +596,7 @@ static void join__a_rank_has_a_bucket(void **state)
 		heard += say(&p, 1) == -THC_EVENT_MEMBERSHIP;
 	assert_in_range(heard, THC_JOINS_BURST, 500);
 	assert_int_equal(d.counters.challenged, heard);
-	/* others have their own */
+	/* other ranks have buckets of their own */
 	assert_int_equal(join(2, 11), -THC_EVENT_MEMBERSHIP);
 	welcome(2, false);
 }
@@ -635,7 +637,7 @@ static void expect_down(const struct packet *p, u32 bytes)
 	assert_true(thc_seal_ok(&p->h, (u8)seals()->seal, down, p->payload, (int)(bytes / 8)));
 }
 
-/* Those of 1 to 8 bits, with sums of 4 to 32. */
+/* Is @bytes the length of 1 to 8 bits with sums of 4 to 32 bits? */
 static bool is_a_length(u32 bytes)
 {
 	u32 bits, width;
@@ -647,7 +649,7 @@ static bool is_a_length(u32 bytes)
 	return false;
 }
 
-/* What is forged, or cut, is dropped and leaves slots and members as they were. */
+/* A forged or cut packet is dropped, and changes neither slots nor members. */
 static void data__a_wrong_tag_changes_nothing(void **state)
 {
 	struct thc_slot slots[DATA_SLOTS + NORM_SLOTS];
@@ -668,7 +670,7 @@ static void data__a_wrong_tag_changes_nothing(void **state)
 	for (bytes = 0; bytes <= THC_LANE_BYTES; bytes += 8) {
 		int want =
 			is_a_length(bytes) ?
-				/* of other data: without a tag nothing shows */
+				/* the length of other data: without a tag it is checked alone */
 				(seals()->seal == THC_SEAL_NONE ? THC_DROP_LENGTH : THC_DROP_TAG) :
 				THC_DROP_LENGTH;
 
@@ -686,7 +688,7 @@ static void data__a_wrong_tag_changes_nothing(void **state)
 	nobody_hears();
 }
 
-/* A request is no answer: each direction has its key, and one that comes back is dropped. */
+/* Each direction has its key, so an answer that comes back as a request is dropped. */
 static void data__an_answer_is_no_request(void **state)
 {
 	struct packet p;
@@ -699,7 +701,7 @@ static void data__an_answer_is_no_request(void **state)
 	assert_int_equal(deliver(&p, LUT_BYTES, 1), keyed() ? THC_DROP_TAG : -THC_EVENT_ADDED);
 }
 
-/* Copies to all ranks are one packet, under one seal, to rank 0; what is sent again is not. */
+/* The copies of an answer to all ranks have one seal, to rank 0; a repeated answer has its own. */
 static void answer__copies_have_one_seal(void **state)
 {
 	struct packet all[N], one;
@@ -743,7 +745,7 @@ static int contribute_sums(int rank, u32 generation)
 	return deliver(&p, THC_LANE_BYTES, rank);
 }
 
-/* Whoever of the ranks sends lanes, whenever it comes, the sums are those of indices. */
+/* Whichever ranks send lanes, in whatever order, the sums equal those of indices. */
 static void answer__to_indices_and_sums(void **state)
 {
 	struct packet p;
@@ -769,8 +771,8 @@ static void answer__to_indices_and_sums(void **state)
 	nobody_hears();
 }
 
-/* Indices of any number of bits, with sums of any width: each rank sends a pattern of 3 bytes,
- * which every number of bits cuts elsewhere, and the sums are those of a plain loop.
+/* Indices of any bits, with sums of any width: each rank sends a pattern of 3 bytes, which every
+ * number of bits cuts differently, and the sums equal those of a plain loop.
  */
 static void answer__to_indices_of_any_row(void **state)
 {
@@ -860,7 +862,7 @@ static void answer__closed_is_sealed(void **state)
 	expect_down(&p, THC_LANE_BYTES);
 }
 
-/* What reaches thcd beside XDP has no answer, and takes none of those that XDP may give. */
+/* A packet that reaches thcd beside XDP is not answered, and does not delay XDP's answer. */
 static void epoch__beside_xdp_takes_no_turn(void **state)
 {
 	struct packet p;
@@ -885,8 +887,8 @@ static void epoch__beside_xdp_takes_no_turn(void **state)
 	nobody_hears();
 }
 
-/* A rank restarts: the others, which know the old keys only, are told of the new epoch by a key
- * that outlives epochs, each seldom; and with the new keys all goes on.
+/* A rank restarts: the others, which have only the old keys, are told the new epoch by a key that
+ * outlives epochs, each at most once in a while. With the new keys the job goes on.
  */
 static void epoch__its_end_is_told(void **state)
 {

@@ -123,7 +123,7 @@ static void file__is_the_table_that_it_holds(void **state)
 	assert_true(plan.tables.clamp[3] == listed.tables.clamp[3]);
 }
 
-/* Other keys agree with the file, or are refused. */
+/* Other keys must agree with the file. */
 static void file__settles_bits_and_clamp(void **state)
 {
 	static const unsigned int eight[8] = { 0, 3, 5, 7, 9, 11, 13, 16 };
@@ -153,8 +153,8 @@ static void file__settles_bits_and_clamp(void **state)
 	assert_non_null(strstr(error.text, "the table's file has its own"));
 }
 
-/* No beginning of the levels' file passes for it, nor for another table; one of data.txt does once
- * all digits of T are there.
+/* No truncated file of levels is accepted, neither as its table nor as another. A truncated
+ * data.txt is, if all digits of T are there.
  */
 static void file__that_was_cut_off(void **state)
 {
@@ -290,7 +290,7 @@ static void file__that_is_none(void **state)
 	refused("t_recv_table.txt", "has zero bytes in it");
 }
 
-/* A reload compares what files hold: a table that was only renamed is the one that it was. */
+/* A reload compares the contents of files: renaming a table changes nothing. */
 static void file__its_name_is_no_constant(void **state)
 {
 	struct thcd_plan a, b;

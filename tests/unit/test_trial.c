@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ranks that find out whether a rate is worth its time: whatever each of them measures, and
- * whenever it learns what others say, all of them do the same in each round.
+ * Ranks that try whether a rate saves time: whatever each rank measures, and whenever it learns of
+ * others' votes, all ranks decide equally in each round.
  */
 #include "codec_util.h"
 #include "randomword.h"
@@ -10,10 +10,10 @@
 enum { RANKS = 5, MOST = 3 * THC_TRIAL_EVERY };
 
 /**
- * struct rank - one, and what it is to measure
- * @ns: of 1024 values, by kind
+ * struct rank - a rank, and the times that it measures
+ * @ns: ns for 1024 values, by kind
  * @kind: of each round; @timed: its time counts
- * @ended: rounds that it has told the end of
+ * @ended: number of rounds that it has ended
  */
 struct rank {
 	struct thc_trial	trial;
@@ -29,7 +29,7 @@ struct bed {
 	uint64_t	rounds;
 };
 
-/* Rounds up to @round are over for @r: it knows their claims, and how long they took. */
+/* Ends rounds up to @round for @r: it learns their claims and times. */
 static void end(struct bed *b, struct rank *r, uint64_t round)
 {
 	for (; r->ended <= round && r->ended < b->rounds; r->ended++) {
@@ -42,7 +42,7 @@ static void end(struct bed *b, struct rank *r, uint64_t round)
 	}
 }
 
-/* Another round, which every rank begins when the last one may be over, or not. */
+/* Runs a round; a rank may begin it before the last one has ended. */
 static void run(struct bed *b)
 {
 	uint64_t round = b->rounds;
@@ -86,7 +86,7 @@ static void most__ranks_decide(void **state)
 		draw(&b, faster);
 		for (i = 0; i < THC_TRIAL_EVERY; i++)
 			run(&b);
-		/* the first ones, and both kinds, and then what was faster */
+		/* first rounds, then both kinds, then the faster kind */
 		for (i = 0; i < THC_TRIAL_FIRST + 2 * THC_TRIAL_ROUNDS; i++)
 			assert_int_equal(b.rank[0].kind[i],
 					 i < THC_TRIAL_FIRST ||
@@ -98,7 +98,7 @@ static void most__ranks_decide(void **state)
 	}
 }
 
-/* What is as fast is not worth what it loses. */
+/* A rate that is not faster is not worth its error: ranks stay with fixed bits. */
 static void equal__times_are_for_fixed_bits(void **state)
 {
 	static struct bed b;
@@ -160,7 +160,7 @@ static void silent__ranks_are_waited_for(void **state)
 	assert_int_equal(t.state, THC_TRIAL_FOR_RATE);
 }
 
-/* One that a deadline has left out is not, as long as a quorum votes. */
+/* A rank that a deadline left out is not waited for, as long as a quorum votes. */
 static void left_out__ranks_are_not(void **state)
 {
 	unsigned int of[THC_VOTE_RATE + 1] = { 0, 3, 1 };
@@ -176,7 +176,7 @@ static void left_out__ranks_are_not(void **state)
 	assert_int_equal(t.state, THC_TRIAL_FOR_FIXED);
 }
 
-/* Between tried rounds there are others, which know nothing of it. */
+/* Rounds without a trial come between its rounds. */
 static void other__rounds_come_between(void **state)
 {
 	unsigned int of[THC_VOTE_RATE + 1] = { 0, 0, 3 };
@@ -188,14 +188,14 @@ static void other__rounds_come_between(void **state)
 	thc_trial_note(&t, 100, of);
 	thc_trial_begin(&t, 101, 3, &timed);
 	assert_int_equal(t.state, THC_TRIAL_RUNS);
-	/* its agreement has failed */
+	/* this round's agreement has failed */
 	assert_true(thc_trial_begin(&t, 500, 3, &timed));
 	assert_int_equal(t.state, THC_TRIAL_FOR_RATE);
 	assert_int_equal(t.rounds, 3);
 }
 
-/* One rank has counted round OFF, whose claims differ, and the other has not: from two rounds later
- * on both do the same, whether they learn of it before the next round begins, or behind that.
+/* The claims of round OFF differ, and one rank alone has counted it. From two rounds later on both
+ * ranks choose alike, whether they learn of the claims before or after the next round begins.
  */
 static void differing__ranks_begin_another_trial(void **state)
 {
@@ -224,7 +224,7 @@ static void differing__ranks_begin_another_trial(void **state)
 	}
 }
 
-/* Of small buckets, too: what is less than 1024 values takes as long. */
+/* Small buckets count as 1024 values, since they take as long. */
 static void times__are_of_1024_values(void **state)
 {
 	static const struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The end of a path that a client seals its JOINs with (userspace/libthc/udp.c) is the address and
- * port that the aggregator sees, whatever the client is bound to: over the loopback interface.
+ * A client seals its JOINs with the address and port that the aggregator sees
+ * (userspace/libthc/udp.c), whatever address the client is bound to: over loopback.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,9 @@
 #include "libthc.h"
 #include "udp.h"
 
-/* A socket in place of the aggregator's, at @address; *@port: its port. -1: there is none here. */
+/* A socket that stands for the aggregator at @address; *@port: its port. Returns -1 if the address
+ * does not exist.
+ */
 static int aggregator_at(const char *address, uint16_t *port)
 {
 	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
@@ -42,7 +44,7 @@ static int aggregator_at(const char *address, uint16_t *port)
 	return fd;
 }
 
-/* Where the next packet comes from, as an aggregator sees it. */
+/* The sender of the next packet, as an aggregator sees it. */
 static struct thc_end seen_by(int fd)
 {
 	struct sockaddr_storage from;
@@ -103,7 +105,7 @@ static void end__over_ipv6(void **state)
 	assert_end("::1", "::1");
 }
 
-/* Any address is none: the one that the system takes is asked for. */
+/* A socket bound to any address: the client asks the system which address it uses. */
 static void end__of_any_address_over_ipv4(void **state)
 {
 	(void)state;
@@ -116,9 +118,7 @@ static void end__of_any_address_over_ipv6(void **state)
 	assert_end("::1", "::");
 }
 
-/* Aggregators of one job are reached by one IP version, and who asked the first one by the other is
- * told which.
- */
+/* A job's aggregators must have one IP version; the error names the first one's version. */
 static void beside__is_of_the_same_ip_version(void **state)
 {
 	struct thc_way v4 = { .aggregator.ss_family = AF_INET }, way;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Uniform THC (NSDI'24, algorithm 1): levels that span a block's range. Its mean is exact where the
- * values lie on levels, unbiased elsewhere, and as far off as the places between levels say. Ranks
- * have other ranges than each other; blocks are rotated or not. Seeds are fixed.
+ * Uniform THC (NSDI'24, algorithm 1): levels that span a block's range. Its mean is exact for
+ * values on levels, unbiased elsewhere, and its error is that of the places between levels. Ranks
+ * have different ranges; blocks are rotated or not. Seeds are fixed.
  */
 #include "codec_util.h"
 
@@ -55,7 +55,7 @@ static struct thc_values values_of(const struct group *g, unsigned int k)
 	return (struct thc_values){ g->x[k], THC_FP32, g->count, NULL };
 }
 
-/* The largest of each, as the aggregator's maximum says it. */
+/* The largest scales of all ranks, like the aggregator's maximum. */
 static void agree(struct group *g)
 {
 	size_t scales = 2 * g->padded / BLOCK, i;
@@ -183,7 +183,7 @@ static void blocks__constant_and_negative_are_exact(void **state)
 			for (i = 0; i < g.count; i++)
 				g.x[k][i] = i / BLOCK == 1 ? -8 + (float)(i % 8) : -3.7f;
 		reduce(&g);
-		/* what fills the last block up is not in its range */
+		/* padding of the last block does not widen its range */
 		assert_true(g.scales[4] == -3.7f && g.scales[5] == 3.7f);
 		for (i = 0; i < g.count; i++)
 			assert_true(i / BLOCK == 1 ? fabs(g.x[0][i] - g.out[i]) < 2e-6 :
@@ -192,7 +192,7 @@ static void blocks__constant_and_negative_are_exact(void **state)
 	}
 }
 
-/* A range below what a step can be is its least value, +0 here; rotated, what is left of one. */
+/* A range too small for a step decodes to its least value, +0 here; if rotated, to nearly zero. */
 static void blocks__zero_and_tiny(void **state)
 {
 	struct group g;
@@ -212,7 +212,9 @@ static void blocks__zero_and_tiny(void **state)
 	}
 }
 
-/* Ranks of other means and spreads: rank 0's range is within that of the last one, not of all. */
+/* Ranks with different means and spreads: rank 0's range is within that of the last rank, but not
+ * within all.
+ */
 static void fill(struct group *g, uint64_t seed)
 {
 	struct rng r = rng_seeded(seed);
@@ -224,8 +226,8 @@ static void fill(struct group *g, uint64_t seed)
 			g->x[k][i] = (float)(rng_normal(&r) * (1 + k) + (k % 2 ? 0.5 : -0.5) * k);
 }
 
-/* The variance of the mean at each coordinate of the domain that is rounded: of each rank the place
- * between two levels gives it, p (1 - p) steps^2.
+/* The variance of the mean at each rounded coordinate: each rank adds p (1 - p) steps^2, p being
+ * its place between two levels.
  */
 static void expected_variance(struct group *g, double *variance)
 {
@@ -251,7 +253,7 @@ static void expected_variance(struct group *g, double *variance)
 	free(domain);
 }
 
-/* Neither all coordinates nor the large ones are biased. */
+/* The mean is unbiased over all coordinates and over the large ones. */
 static void mean__is_unbiased(void **state)
 {
 	const size_t rounds = 40;
@@ -321,7 +323,7 @@ static void mean__is_as_far_off_as_its_steps(void **state)
 		}
 }
 
-/* A narrow range far from zero: what is off is a step, not what scaling would have cancelled. */
+/* A narrow range far from zero: the error is less than a step, since values are not scaled. */
 static void ranges__far_from_zero(void **state)
 {
 	struct group g;
@@ -337,7 +339,7 @@ static void ranges__far_from_zero(void **state)
 	group_free(&g);
 }
 
-/* Ranges come from the network. */
+/* Invalid ranges from the network decode to zeros. */
 static void ranges__that_are_none_are_zero(void **state)
 {
 	static const float wrong[][2] = {

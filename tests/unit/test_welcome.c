@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * WELCOME as records: what an aggregator writes is what protocol.md says, what a worker reads is
- * what was written, in one part or in many, and what is malformed is refused.
+ * WELCOME as records: an aggregator writes what protocol.md says, a worker reads what was written,
+ * in one part or many, and malformed parts are refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +88,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* SEAL and the other records, as a worker has them of one part. */
+/* Reads SEAL and the other records as a worker does from one part. */
 static int read_sample(void)
 {
 	static u8 records[THC_RECORDS_MAX] __attribute__((aligned(8)));
@@ -99,7 +99,7 @@ static int read_sample(void)
 			     (u32)sizeof(sample.a.seal) + sample.a.bytes);
 }
 
-/* As an aggregator that means it. */
+/* Computes `constants` like an aggregator, then reads the sample. */
 static int read_hashed(void)
 {
 	sample.a.fixed.constants =
@@ -143,14 +143,14 @@ static void constants__are_all_that_ranks_have_in_common(void **state)
 	sample.a.fixed.features ^= thc_be32(2);
 	assert_false(read_sample());
 	sample.a.fixed.features ^= thc_be32(2);
-	/* behind its head */
+	/* the record behind its head */
 	for (i = 4; i < 48; i++) {
 		bytes[i] ^= 1;
 		assert_false(read_sample());
 		bytes[i] ^= 1;
 	}
 	assert_true(read_sample());
-	/* the salt is another one in each epoch */
+	/* the salt differs in each epoch */
 	sample.a.seal.salt[3] ^= 1;
 	assert_true(read_sample());
 }
@@ -176,8 +176,8 @@ static void record__is_whole(void **state)
 	assert_true(read_hashed());
 }
 
-/* Of a later version: what a worker has to know ends the job, else it is passed over; and so is
- * what is longer than it was.
+/* Records of later versions: if a worker must know such a record, it cannot join; otherwise it
+ * skips the record, and surplus data of known types.
  */
 static void record__of_later_versions(void **state)
 {
@@ -211,7 +211,7 @@ static void record__once(void **state)
 	thc_announce_rows(&sample.a, &s);
 	assert_false(read_hashed());
 	setup(NULL);
-	/* its own scheme comes first, others may follow */
+	/* the first scheme is the job's own; others may follow */
 	thc_announce_scheme(&sample.a, &s);
 	((struct thc_record_scheme *)(sample.a.record + sample.a.bytes - 24))->scheme = 9;
 	assert_true(read_hashed());
@@ -231,16 +231,16 @@ static void row__is_a_table(void **state)
 	assert_false(read_hashed());
 	level[15] = thc_be16(30);
 	assert_true(read_hashed());
-	/* of 8 levels the largest is another one */
+	/* 8 levels have another largest one */
 	row->width = 3;
 	assert_false(read_hashed());
-	/* a second one of 4 bits: passed over, but it has to have its levels */
+	/* a second row of 4 bits is skipped, but must have its levels */
 	row->width = 16 + 4;
 	assert_true(read_hashed());
 	assert_false(sample.read.has & 1U << THC_RECORD_ROW);
 	row->width = 16 + 5;
 	assert_false(read_hashed());
-	/* no width is none, as if there were no row */
+	/* a row without width counts as none */
 	row->width = 4;
 	row->sum_width = 0;
 	assert_false(read_hashed());
@@ -254,7 +254,7 @@ static void row__is_a_table(void **state)
 	assert_false(read_hashed());
 }
 
-/* A row of 2, one of 6 bits and the job's own, of 4: each is as it was written, its own first. */
+/* Rows of 2, 6 and, the job's own, 4 bits: each is read as it was written, the job's own first. */
 static struct thc_spec good_rows(void)
 {
 	struct thc_spec s = good();
@@ -303,7 +303,7 @@ static void rows__are_read_as_they_were_written(void **state)
 	assert_int_equal(thc_spec_row(&sample.read, 6).granularity, 126);
 }
 
-/* Whichever it is: one of a width. */
+/* A width comes once, in whichever row. */
 static void rows__of_a_width_come_once(void **state)
 {
 	struct thc_spec s = good_rows();
@@ -322,9 +322,7 @@ static void rows__of_a_width_come_once(void **state)
 	}
 }
 
-/* Rows of all b, of which each has as many levels as it can: they are in order, and do not touch
- * each other.
- */
+/* Rows of all b, each with the most levels: they are in order and do not overlap. */
 static void rows__of_all_widths(void **state)
 {
 	struct thc_spec s = good();
@@ -344,7 +342,7 @@ static void rows__of_all_widths(void **state)
 		assert_true(read_sample());
 		assert_int_equal(sample.read.bits, s.bits);
 		assert_memory_equal(&sample.read.tables, &s.tables, sizeof(s.tables));
-		/* no record is cut */
+		/* parts do not cut records */
 		assert_int_equal(sample.a.fixed.parts, 2);
 		at = 0;
 		assert_in_range(thc_announce_part(&sample.a, payload, &at), 64, 1024);
@@ -462,20 +460,20 @@ static void parts__make_a_whole(void **state)
 	assert_true(
 		thc_spec_read(&sample.read, &parts.info.welcome, parts.record, parts.info.bytes));
 	assert_int_equal(sample.read.tables.granularity[3], 30);
-	/* another part of it changes nothing, nor does all of it again */
+	/* a repeated part changes nothing, even after all have come */
 	assert_false(give(2, EPOCH));
 	assert_true(thc_parts_whole(&parts));
 	assert_true(give(0, EPOCH));
 	assert_true(thc_parts_whole(&parts));
 	assert_false(give(1, EPOCH));
 	assert_true(thc_parts_whole(&parts));
-	/* but of another one it is the first part */
+	/* a part of another WELCOME begins anew */
 	sample.a.seal.salt[0] ^= 1;
 	assert_false(give(0, EPOCH));
 	assert_int_equal(parts.next, 1);
 }
 
-/* One is lost: the next JOIN brings all again. */
+/* If a part is lost, the next JOIN brings all parts again. */
 static void parts__wait_for_the_one_that_is_missing(void **state)
 {
 	(void)state;
@@ -489,7 +487,7 @@ static void parts__wait_for_the_one_that_is_missing(void **state)
 	assert_true(give(2, EPOCH));
 }
 
-/* What differs in epoch or fixed part is another WELCOME. */
+/* Parts with another epoch or another fixed part belong to another WELCOME. */
 static void parts__of_two_do_not_mix(void **state)
 {
 	u32 i;
@@ -500,7 +498,7 @@ static void parts__of_two_do_not_mix(void **state)
 	assert_false(give(1, EPOCH + 1));
 	assert_int_equal(parts.next, 1);
 	for (i = 0; i < sizeof(sample.a.fixed); i++) {
-		/* how many there are, and which one this is */
+		/* except for the number of this part */
 		if (i == offsetof(struct thc_welcome, part) ||
 		    i == offsetof(struct thc_welcome, parts) ||
 		    i == offsetof(struct thc_welcome, reserved))
@@ -512,7 +510,7 @@ static void parts__of_two_do_not_mix(void **state)
 	}
 	assert_false(give(1, EPOCH));
 	assert_int_equal(parts.next, 2);
-	/* the epoch is over, before it was told whole: the next one begins anew */
+	/* the epoch ends before all parts have come: the next one begins anew */
 	assert_false(give(0, EPOCH + 1));
 	assert_int_equal(parts.next, 1);
 	assert_int_equal(parts.info.epoch, EPOCH + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Congestion window and retransmission timeout of a worker: the rules, one by
- * one. No sockets and no clock.
+ * Congestion window and retransmission timeout of a worker, rule by rule, without sockets and
+ * clock.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,7 +74,7 @@ static void window__grows_by_a_segment_a_round_trip_after_a_cut(void **state)
 	assert_int_equal(thc_window_size(&w), 128 + THC_WINDOW_GROWTH);
 }
 
-/* An answer's part of a chunk does not vanish in the size's units. */
+/* The window also grows when an answer's share is less than a unit of its size. */
 static void window__grows_where_it_is_large(void **state)
 {
 	struct thc_window w = { 0 };
@@ -122,7 +122,7 @@ static void window__undoes_a_spurious_cut(void **state)
 	assert_int_equal(thc_window_size(&w), 200);
 	thc_window_spurious(&w);
 	assert_int_equal(thc_window_size(&w), 400);
-	/* and the end of slow start with it */
+	/* and ends slow start */
 	thc_window_answer(&w, 0);
 	assert_int_equal(thc_window_size(&w), 401);
 	/* only once */

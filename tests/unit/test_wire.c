@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The wire, byte by byte: where every field of every header lies, in which
- * order its bytes come, and the numbers of ops, flags and reasons. What
- * changes here is a new version of the protocol.
+ * The wire, byte by byte: offsets and byte orders of all header fields, and the numbers of ops,
+ * flags and reasons. A change here is a new version of the protocol.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +87,7 @@ static void wire__welcome(void **state)
 	AT(thc_welcome, shards, 62, 2);
 }
 
-/* What a membership packet is sealed with, though it is in none. */
+/* The end that a membership packet is sealed with, and which no packet carries. */
 static void wire__end(void **state)
 {
 	(void)state;
@@ -170,7 +169,7 @@ static void wire__byte_order(void **state)
 	assert_true(thc_le64(c) == 0x0807060504030201ULL);
 }
 
-/* Lanes and the words of the sum are little-endian wherever they are made. */
+/* Lanes and the words of the sum are little-endian on every host. */
 static void wire__lanes_are_little_endian(void **state)
 {
 	static const u8 add16[8] = { 0x34, 0x12, 0x78, 0x56, 0xff, 0xff, 0x00, 0x80 };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A worker's side of the protocol (include/thc/worker/): the rules, one by
- * one, but for timers, which test_worker_overdue.c has. test_worker_loss.c lets it
- * talk to the slots over a bad network.
+ * A worker's side of the protocol (include/thc/worker/), rule by rule; test_worker_overdue.c tests
+ * its timers, and test_worker_loss.c runs it with slots over a bad network.
  */
 #include "worker.h"
 
@@ -57,7 +56,7 @@ static void answers__of_norms_are_in_their_own_slots(void **state)
 	assert_ptr_equal(w->flight, &w->flights[DATA_SLOTS + 1]);
 	assert_int_equal(w->s.control.in_flight, NORM_SLOTS - 1);
 	assert_int_equal(w->s.data.in_flight, 2);
-	/* data with a norm's width, and the other way round */
+	/* data with a norm's width, and a norm with that of data */
 	p = result(w, &w->s.data, 1, 0);
 	p.h.width = 32;
 	assert_int_equal(take(w, &p, LANES_BYTES), THC_GOT_UNEXPECTED);
@@ -93,7 +92,7 @@ static void find__leaves_foreign_packets_alone(void **state)
 	p = good;
 	p.h.key_id ^= thc_be32(1);
 	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
-	/* what ends epochs brings no answers, and keys of joining bring neither */
+	/* keys of STALE and of joining seal no answers */
 	p.h.key_id = w->s.lost.id;
 	assert_int_equal(find(w, &p, LANES_BYTES), THC_GOT_FOREIGN);
 	p.h.key_id = 0;
@@ -107,7 +106,7 @@ static void find__leaves_foreign_packets_alone(void **state)
 	assert_int_equal(find(w, &good, LANES_BYTES - 4), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, sizeof(good.h) - 8), THC_GOT_FOREIGN);
 	assert_int_equal(find(w, &good, 0), THC_GOT_FOREIGN);
-	/* nor do other jobs end our epoch, nor answers' keys, nor none */
+	/* another job's STALE, one under the answers' key, or under none does not end our epoch */
 	p = epoch_over(w, &w->s.data, 0, EPOCH + 1);
 	p.h.job = thc_be16(JOB + 1);
 	assert_int_equal(find(w, &p, sizeof(p.h)), THC_GOT_FOREIGN);
@@ -136,7 +135,7 @@ static void find__asks_from_which_port(void **state)
 	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT), THC_GOT_ANSWER);
 	assert_int_equal(find_from(w, &p, LANES_BYTES, PORT + 1), THC_GOT_FOREIGN);
 	w->s.one_port = 0;
-	/* whatever the packet is */
+	/* for any kind of packet */
 	p = epoch_over(w, &w->s.data, 70, EPOCH + 1);
 	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT), THC_GOT_EPOCH);
 	assert_int_equal(find_from(w, &p, sizeof(p.h), PORT + 1), THC_GOT_EPOCH);
@@ -160,7 +159,7 @@ static void assert_no_answer(struct worker *w, const struct packet *p, u32 bytes
 	assert_int_equal(w->s.data.in_flight, 1);
 }
 
-/* A wrong count would scale the mean. */
+/* The count must be right, since it scales the mean. */
 static void find__counts_who_is_in(void **state)
 {
 	static const struct {
@@ -216,7 +215,7 @@ static void find__takes_only_what_was_asked_for(void **state)
 	p.h.width = 16;
 	assert_no_answer(w, &p, LANES_BYTES);
 	p = good;
-	p.h.width = 4;		/* its own request, reflected */
+	p.h.width = 4;		/* the worker's own request, reflected */
 	assert_no_answer(w, &p, LANES_BYTES);
 	p = good;
 	p.h.count = 0;
@@ -235,7 +234,7 @@ static void find__takes_only_what_was_asked_for(void **state)
 	assert_int_equal(take(w, &good, LANES_BYTES), THC_GOT_ANSWER);
 }
 
-/* A node that passes sums on may have come first. */
+/* The first contribution may have been lanes of a node that passes sums on. */
 static void find__takes_sums_of_indices_by_another_op(void **state)
 {
 	struct worker *w = *state;
@@ -283,8 +282,8 @@ static void find__knows_slot_chunk_and_generation(void **state)
 	assert_int_equal(w->s.data.in_flight, 2);
 }
 
-/* It says so of every request with a strange key: of what this worker does not wait for, it may
- * be a recording, and of this epoch it is about somebody else's packet.
+/* An aggregator sends STALE for every request with an unknown key: a STALE about no request in
+ * flight may be recorded, and one of this epoch is about a forged packet.
  */
 static void find__believes_that_the_epoch_is_another(void **state)
 {
@@ -351,7 +350,7 @@ static void seal__guards_header_and_payload(void **state)
 		p.h.tag ^= thc_be64(1ULL << 63);
 		assert_false(is_genuine(w, &p, LANES_BYTES));
 	}
-	/* a job that is content with what UDP has looks at neither */
+	/* without a seal, lanes are not checked, and the tag must be zero */
 	begin_epoch(&w->s, NULL, THC_SEAL_NONE, 1);
 	p = result(w, &w->s.data, 0, 0);
 	p.lanes[7] = 1;
@@ -360,7 +359,7 @@ static void seal__guards_header_and_payload(void **state)
 	assert_false(is_genuine(w, &p, LANES_BYTES));
 }
 
-/* Requests and answers have keys of their own: what a worker sent is no answer. */
+/* Requests and answers have different keys: a worker's own packet is no answer. */
 static void seal__of_requests_is_not_that_of_answers(void **state)
 {
 	struct worker *w = *state;
@@ -374,7 +373,7 @@ static void seal__of_requests_is_not_that_of_answers(void **state)
 	assert_false(is_genuine(w, &p, LANES_BYTES));
 }
 
-/* Each is all that differs from what the aggregator says. */
+/* Each change makes the aggregator's STALE invalid. */
 static void seal__of_an_epochs_end_is_for_one_request(void **state)
 {
 	static const u8 seals[] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
@@ -396,18 +395,18 @@ static void seal__of_an_epochs_end_is_for_one_request(void **state)
 		p = good;
 		p.h.epoch = thc_be32(EPOCH + 2);
 		assert_false(is_genuine(w, &p, sizeof(p.h)));
-		/* the request was another one */
+		/* another request is in flight */
 		w->request[1].tag = thc_be64(0x1111);
 		assert_false(is_genuine(w, &good, sizeof(p.h)));
 		w->request[1].tag = thc_be64(0x2222);
 		assert_true(is_genuine(w, &good, sizeof(p.h)));
-		/* there is no room for more than the header */
+		/* a STALE has only a header */
 		memcpy(p.lanes, &w->request[1].tag, 8);
 		p.h = good.h;
 		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
 		thc_member_seal(&p.h, w->s.member_seal, &w->s.lost, &w->s.end, p.lanes, 1);
 		assert_false(is_genuine(w, &p, sizeof(p.h) + 8));
-		/* to another worker's address, or port: seals without a key say nothing of it */
+		/* for another worker's address or port: only seals with a key cover them */
 		w->s.end.port ^= thc_be16(1);
 		assert_int_equal(is_genuine(w, &good, sizeof(p.h)), !keyed);
 		w->s.end.port ^= thc_be16(1);
@@ -428,7 +427,7 @@ static void slots__are_used_again_once_answered(void **state)
 
 	launch_data(w, DATA_SLOTS);
 	st->reserved += 2;
-	/* the others are done, but chunk 0 is what chunk DATA_SLOTS waits for */
+	/* all others are answered, but chunk DATA_SLOTS waits for chunk 0's slot */
 	answer_data(w, 1, DATA_SLOTS);
 	assert_false(thc_stream_may_send(st, DATA_SLOTS));
 	assert_int_equal(take_wait(w, st, 0, THC_F_LEFT, 5), THC_GOT_WAIT);
@@ -440,7 +439,7 @@ static void slots__are_used_again_once_answered(void **state)
 	assert_int_equal(thc_be32(h.chunk), DATA_SLOTS);
 	assert_int_equal(thc_be16(h.slot), 0);
 	assert_int_equal(thc_be32(h.generation), 1);
-	/* nothing is left of the former chunk, and answers to it are not this one's */
+	/* the slot forgets the former chunk, whose answers no longer count */
 	assert_int_equal(f->present, 0);
 	assert_false(f->left || f->waiting || f->tries);
 	assert_int_equal(take_result(w, st, 0, 0), THC_GOT_UNEXPECTED);
@@ -449,7 +448,7 @@ static void slots__are_used_again_once_answered(void **state)
 	assert_null(w->flight);
 	assert_int_equal(st->in_flight, 1);
 	assert_int_equal(take_result(w, st, DATA_SLOTS, 0), THC_GOT_ANSWER);
-	/* and to its next one, which was not sent */
+	/* an answer to the slot's next chunk, which was not sent, does not count */
 	assert_int_equal(take_result(w, st, 2 * DATA_SLOTS, 0), THC_GOT_UNEXPECTED);
 	assert_null(w->flight);
 }
@@ -524,7 +523,7 @@ static void loss__is_seen_by_later_answers(void **state)
 	answer_data(w, reorder, reorder + 1);
 	w->s.window.size = window * THC_WINDOW_ONE;
 	assert_again(w, st, 0, 0);
-	/* by one more, and nothing else; what comes after that was sent before */
+	/* late by one more; an answer to an earlier packet adds nothing */
 	answer_data(w, reorder + 1, reorder + 2);
 	answer_data(w, 2, 3);
 	w->s.window.size = window * THC_WINDOW_ONE;
@@ -537,10 +536,10 @@ static void loss__is_seen_by_later_answers(void **state)
 	assert_int_equal(f->due, w->now + 2 * thc_window_rto(&w->s.window));
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
 	assert_int_equal(w->s.window.cuts, 1);
-	/* it is not lost again by the same answers */
+	/* the same answers do not show another loss */
 	w->s.window.size = window * THC_WINDOW_ONE;
 	assert_again(w, st, 0, 0);
-	/* more losses of the same round trip: one cut */
+	/* further losses of one round trip: no further cut */
 	answer_data(w, window - 1, window);
 	n = again(w, st, sent, DATA_SLOTS, NULL);
 	assert_true(n > reorder);
@@ -619,13 +618,13 @@ static void ce__cuts_like_a_loss(void **state)
 	p = result(w, &w->s.data, 0, 0);
 	assert_int_equal(take_marked(w, &p, LANES_BYTES, 1), THC_GOT_ANSWER);
 	assert_int_equal(w->s.window.cuts, 1);
-	/* once a round trip, whoever says so */
+	/* one cut per round trip, for any kind of mark */
 	assert_int_equal(take_result(w, &w->s.data, 1, THC_F_CE), THC_GOT_ANSWER);
 	assert_int_equal(w->s.window.cuts, 1);
 	launch_data(w, 2);
 	assert_int_equal(take_result(w, &w->s.data, 64, THC_F_CE), THC_GOT_ANSWER);
 	assert_int_equal(w->s.window.cuts, 2);
-	/* what nobody waits for says nothing */
+	/* an answer that is not awaited does not count */
 	launch_data(w, 2);
 	answer_data(w, 66, 67);
 	assert_int_equal(take_result(w, &w->s.data, 66, THC_F_CE), THC_GOT_UNEXPECTED);
@@ -635,8 +634,8 @@ static void ce__cuts_like_a_loss(void **state)
 	assert_int_equal(w->s.window.cuts, 3);
 }
 
-/* One mark, and the aggregator repeats it for as long as a rank is missing. A packet that comes
- * with a mark of its own is another one.
+/* The aggregator repeats a chunk's mark while a rank is missing: it cuts once. A mark on the
+ * packet itself is another mark.
  */
 static void ce__of_a_chunk_cuts_once(void **state)
 {
@@ -656,7 +655,7 @@ static void ce__of_a_chunk_cuts_once(void **state)
 	assert_int_equal(w->s.window.cuts, 2);
 	assert_int_equal(take_result(w, &w->s.data, 0, THC_F_CE), THC_GOT_ANSWER);
 	assert_int_equal(w->s.window.cuts, 2);
-	/* of the slot's next chunk it is another one */
+	/* the slot's next chunk has a mark of its own */
 	launch_data(w, DATA_SLOTS);
 	assert_int_equal(take_wait(w, &w->s.data, DATA_SLOTS, THC_F_CE, 1), THC_GOT_WAIT);
 	assert_int_equal(w->s.window.cuts, 3);
@@ -686,7 +685,7 @@ static void wait__undoes_the_cut(void **state)
 	u32 window = lose_first(w);
 
 	assert_int_equal(take_wait(w, st, 1, 0, 0x15), THC_GOT_WAIT);
-	/* the cut was not that packet's */
+	/* another packet's WAIT does not undo this cut */
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
 	assert_int_equal(take_wait(w, st, 0, THC_F_LEFT, 0x25), THC_GOT_WAIT);
 	assert_int_equal(thc_window_size(&w->s.window), window);
@@ -703,21 +702,21 @@ static void wait__undoes_the_cut(void **state)
 	assert_false(data(w, 0)->left);
 }
 
-/* The loss was none, but the congestion was: one of two cuts stays. */
+/* WAIT with a mark: the packet was not lost, but met congestion; one of two cuts stays. */
 static void wait__with_a_mark_undoes_the_loss_alone(void **state)
 {
 	struct worker *w = *state;
 	struct thc_stream *st = &w->s.data;
 	u32 window = lose_first(w), threshold = w->s.window.threshold_before_cut;
 
-	/* answers that come in between are nothing that a mark's cut could be measured by */
+	/* the mark's cut does not depend on answers that came in between */
 	w->s.window.size += 5 * THC_WINDOW_ONE;
 	assert_true(threshold > window * THC_WINDOW_ONE);
 	assert_int_equal(take_wait(w, st, 0, THC_F_CE, 1), THC_GOT_WAIT);
 	assert_int_equal(w->s.window.cuts, 2);
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
 	assert_int_equal(w->s.window.threshold / THC_WINDOW_ONE, window / 2);
-	/* which nothing undoes */
+	/* nothing undoes the mark's cut */
 	data(w, 1)->cut = 1;
 	assert_int_equal(take_wait(w, st, 1, 0, 1), THC_GOT_WAIT);
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
@@ -742,10 +741,10 @@ static void wait__means_just_sent(void **state)
 	launch_data(w, 64);
 	assert_int_equal(take_wait(w, st, 0, 0, 1), THC_GOT_WAIT);
 	answer_data(w, 63, 64);
-	/* of all others those that are late are lost */
+	/* of the other chunks, those that are late are lost */
 	assert_again(w, st, 1, 64 - 1 - thc_window_size(&w->s.window) / 4 - 1);
 	assert_int_equal(data(w, 0)->tries, 0);
-	/* it waited for a rank, not for the network */
+	/* chunk 0 waited for a rank, so its time is no round trip */
 	w->s.window.srtt = 0;
 	w->now += RTT;
 	answer_data(w, 0, 1);
@@ -763,7 +762,7 @@ static void wait__asking_again_is_no_loss(void **state)
 	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
 	assert_int_equal(w->s.window.cuts, 0);
 	assert_false(data(w, 0)->waiting);
-	/* but the next time nothing is known of it */
+	/* the next time no WAIT has come since */
 	w->now = data(w, 0)->due + THC_RTO_MAX;
 	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 1);
 	assert_int_equal(w->s.window.cuts, 1);
@@ -782,7 +781,7 @@ static void repeat__undoes_the_cut(void **state)
 	/* a duplicate of the original's shows nothing */
 	assert_int_equal(take_result(w, st, 0, 0), THC_GOT_UNEXPECTED);
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
-	/* nor does a repetition of what cut nothing */
+	/* nor does a repeated answer for a chunk that cut nothing */
 	answer_data(w, 1, 2);
 	assert_int_equal(take_result(w, st, 1, THC_F_REPEAT), THC_GOT_UNEXPECTED);
 	assert_int_equal(thc_window_size(&w->s.window), window / 2);
@@ -832,12 +831,12 @@ static void stale__lands_if_it_is_known_who_was_in(void **state)
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_BEHIND);
 	assert_ptr_equal(data(w, 1)->owner, w);
 	assert_int_equal(w->s.data.in_flight, 1);
-	/* of what has its answer */
+	/* about a chunk that has its answer */
 	p = notice(w, &w->s.data, 0, THC_OP_STALE, 0, 0);
 	assert_int_equal(take(w, &p, sizeof(p.h)), THC_GOT_UNEXPECTED);
 }
 
-/* Without the others' norms there is nothing to compress by. */
+/* Without the agreed norms a rank cannot compress. */
 static void stale__of_norms_is_the_end(void **state)
 {
 	struct worker *w = *state;

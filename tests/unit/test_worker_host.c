@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a worker does with packets (include/thc/worker/receive.h, transmit.h), by a host that
- * writes down what it is asked.
+ * How a worker handles packets (include/thc/worker/receive.h, transmit.h), with a host that logs
+ * what it is asked for.
  */
 #include <stdbool.h>
 
@@ -15,11 +15,11 @@
 
 struct thc_host {
 	struct worker		*w;
-	const struct packet	*p;	/* comes */
-	bool			cut;	/* its payload is not there */
-	u32			room;	/* for packets to be sent */
+	const struct packet	*p;	/* the packet that comes */
+	bool			cut;	/* its payload is missing */
+	u32			room;	/* number of packets that may be sent */
 	u32			sent;
-	u32			made;	/* no more are */
+	u32			made;	/* number of packets that are made */
 	u32			took;
 	u32			landed;
 	enum thc_got		got;
@@ -169,10 +169,12 @@ static void receive__answers_once(void **state)
 	assert_int_equal(w->s.data.in_flight, 1);
 }
 
-/* Tries of an attacker, unless THC_FORGED says how many. */
+/* Forged answers, unless THC_FORGED says how many. */
 #define FORGED	200000ULL
 
-/* Answers of whoever has seen one, and does not know the key: any tag, or one that is another's. */
+/* Forged answers of an attacker who has seen one, without the key: with any tag, or with another
+ * answer's.
+ */
 static void receive__forged_answers_are_none(void **state)
 {
 	struct thc_host host = { .w = *state };
@@ -213,7 +215,7 @@ static void receive__forged_answers_are_none(void **state)
 	assert_int_equal(receive_from(&host, &seen, LANES_BYTES, PORT), THC_DROP_NONE);
 }
 
-/* What the decoder of protocol.md finds of this answer, in tests/unit/test_protocol.py. */
+/* Digest of this answer by the decoder of protocol.md, in tests/unit/test_protocol.py. */
 #define DIGEST_NH	0xd2569c96
 #define DIGEST_SUM	0x32fa59af
 
@@ -250,7 +252,7 @@ static void digest__known_answers(void **state)
 	}
 }
 
-/* Who is in a sum, and what it lacks: of this rank, 2 of 0 to 3, and of a sum that is gone. */
+/* Contributors of a sum, and what it lacks: this rank, 2 of 0 to 3, or a sum that is gone. */
 static void landing__says_who_is_in_the_sum(void **state)
 {
 	static const struct {
@@ -286,7 +288,7 @@ static void landing__says_who_is_in_the_sum(void **state)
 	}
 }
 
-/* A host is told the digest of what it lands, however it came, and of nothing else. */
+/* A host gets the digest of every answer that lands, and of nothing else. */
 static void digest__is_that_of_the_answer(void **state)
 {
 	static const u8 seals[] = { THC_SEAL_NH, THC_SEAL_SUM, THC_SEAL_NONE };
@@ -319,7 +321,7 @@ static void digest__is_that_of_the_answer(void **state)
 	}
 }
 
-/* Where jobs have nodes WAIT will name workers in a payload: today's worker passes over it. */
+/* With nodes, WAIT will name workers in a payload: today's worker ignores it. */
 static void receive__wait_with_a_payload(void **state)
 {
 	struct thc_host host = { .w = *state };
@@ -331,12 +333,12 @@ static void receive__wait_with_a_payload(void **state)
 	memset(wait.lanes, 0xff, 16);
 	assert_int_equal(receive(&host, &wait, sizeof(wait.h) + 16), THC_DROP_NONE);
 	assert_int_equal(host.got, THC_GOT_WAIT);
-	/* under the seal, like all else */
+	/* the seal covers the payload, too */
 	((u8 *)wait.lanes)[15] ^= 1;
 	assert_int_equal(receive_from(&host, &wait, sizeof(wait.h) + 16, PORT), THC_DROP_TAG);
 }
 
-/* Each packet is good but for one thing. */
+/* Each packet has one mistake. */
 static void receive__why_a_packet_is_of_no_use(void **state)
 {
 	struct thc_host host = { .w = *state };
@@ -363,18 +365,18 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	REFUSED(p.h.slot = thc_be16(DATA_SLOTS + NORM_SLOTS), LANES_BYTES, SLOT);
 	REFUSED(p.h.slot = thc_be16(9); p.h.op = THC_OP_JOIN, LANES_BYTES, OP);
 	REFUSED(p.h.slot = thc_be16(9), LANES_BYTES, UNEXPECTED);
-	/* it comes late, and what it says of a chunk means nothing */
+	/* a late WELCOME; its fields about a chunk mean nothing */
 	p = good;
 	p.h.op = THC_OP_WELCOME;
 	p.h.key_id = w->s.welcome.id;
 	assert_int_equal(thc_sender_refusal(&w->s, &p.h, sizeof(p.h) + sizeof(struct thc_welcome),
 					    PORT),
 			 THC_DROP_UNEXPECTED);
-	/* an answer that a bit has made one */
+	/* an answer that a flipped bit has turned into a WELCOME */
 	REFUSED(p.h.op = THC_OP_WELCOME, LANES_BYTES, KEY);
 	REFUSED(p.h.op = THC_OP_WELCOME, sizeof(p.h) + 56, LENGTH);
 #undef REFUSED
-	/* of another epoch, of joining, of nobody */
+	/* keys of another epoch, of joining, or none */
 	p = good;
 	seal(w, &p, LANES_BYTES);
 	p.h.key_id ^= thc_be32(1);
@@ -395,7 +397,7 @@ static void receive__why_a_packet_is_of_no_use(void **state)
 	assert_int_equal(w->s.data.in_flight, 3);
 }
 
-/* Of which drops a worker says that they came from elsewhere. */
+/* Drop reasons that count as foreign. */
 static void receive__what_is_foreign(void **state)
 {
 	(void)state;
@@ -407,7 +409,7 @@ static void receive__what_is_foreign(void **state)
 	assert_true(thc_drop_is_foreign(THC_DROP_MISMATCH));
 }
 
-/* Whoever is heard is not unreachable; a packet that was corrupted says nothing. */
+/* A packet from the aggregator ends `unreachable`; a corrupted packet does not. */
 static void receive__the_aggregator_is_there(void **state)
 {
 	struct thc_host host = { .w = *state };
@@ -458,8 +460,8 @@ static void receive__another_epoch_ends_it(void **state)
 	assert_int_equal(host.took, 0);
 }
 
-/* It comes late, or again, or is about somebody else's packet: no fault of the network's. What is
- * sealed by another key, or for another request, is.
+/* A STALE that is late, repeated, or about a forged packet is unexpected; one under another key,
+ * or for another request, is refused.
  */
 static void receive__another_epoch_without_a_reason(void **state)
 {
@@ -489,7 +491,7 @@ static void receive__another_epoch_without_a_reason(void **state)
 	assert_int_equal(w->s.data.in_flight, 2);
 }
 
-/* Window, what is made, and room for packets: whichever is least. */
+/* The window, the packets made, and the room for packets: the least counts. */
 static void transmit__what_is_allowed(void **state)
 {
 	struct thc_host host = { .w = *state, .room = 1000, .made = 3 };
@@ -513,7 +515,7 @@ static void transmit__what_is_allowed(void **state)
 	assert_int_equal(st->next, window);
 }
 
-/* A network that loses packets makes both streams slow, but never stops what is agreed on. */
+/* Losses slow down both streams, but the control stream keeps a least window. */
 static void transmit__window_of_both_streams(void **state)
 {
 	struct worker *w = *state;
@@ -528,7 +530,7 @@ static void transmit__window_of_both_streams(void **state)
 	assert_int_equal(thc_worker_window(&w->s, &w->s.control), THC_CONTROL_WINDOW);
 }
 
-/* The control stream has slots for more than the window allows. */
+/* The window limits the control stream, even if it has more slots. */
 static void transmit__control_obeys_the_window(void **state)
 {
 	struct thc_host host = { .w = *state, .room = 1000, .made = 1000 };
@@ -546,7 +548,7 @@ static void transmit__control_obeys_the_window(void **state)
 	assert_int_equal(st->in_flight, THC_CONTROL_WINDOW + 9);
 }
 
-/* What no room is left for stays overdue. */
+/* Packets without room stay overdue. */
 static void transmit__again_as_there_is_room(void **state)
 {
 	struct thc_host host = { .w = *state, .room = 1 };
@@ -563,8 +565,8 @@ static void transmit__again_as_there_is_room(void **state)
 	assert_true(due > w->now && due != ~0ULL);
 }
 
-/* What is agreed on goes first, and does not wait in the host for the data. What is overdue of both
- * shares one timer, and what is agreed on has it first.
+/* The control stream is sent first, and flushed before the data. One timer serves overdue packets
+ * of both streams, the control stream first.
  */
 static void send__control_first(void **state)
 {
@@ -587,9 +589,7 @@ static void send__control_first(void **state)
 	assert_true(due > w->now && due != ~0ULL);
 }
 
-/* What is in flight is looked through once in a while: soon after something happened, else when a
- * timer is due.
- */
+/* Packets in flight are examined soon after an event, else when a timer is due. */
 static void send__again_not_all_the_time(void **state)
 {
 	const u64 srtt = 4 * THC_NS_PER_MS, soon = srtt / 4;
@@ -608,7 +608,7 @@ static void send__again_not_all_the_time(void **state)
 	assert_string_equal(host.log, "");
 	assert_int_equal(thc_worker_send_again(&host, &w->s, w->now + 1 + soon), due);
 	assert_string_equal(host.log, "..?");
-	/* not for an answer each, whatever the round trip is */
+	/* not after each answer, however short the round trip */
 	memset(host.log, 0, sizeof(host.log));
 	w->s.window.srtt = 4;
 	w->now += 1 + soon;

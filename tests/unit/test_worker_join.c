@@ -24,7 +24,7 @@
 #define NOW	(1000 * THC_NS_PER_MS)
 
 static const u8 random_bytes[THC_NONCE_BYTES] = { 0x80, 1, 2, 3, [14] = 9, [15] = 0x10 };
-/* None is zero, which is the group's. */
+/* A nonce of zero is the group's. */
 static const u8 our_nonce[THC_NONCE_BYTES] = { 0x80, 1, 2, 3, [14] = 9, [15] = 0x11 };
 static const u8 none[THC_NONCE_BYTES];
 
@@ -34,7 +34,7 @@ struct joiner {
 	u64			now;
 };
 
-/* @key: the job's secret key; NULL: it has none */
+/* @key: the job's secret key, or NULL */
 static struct joiner joiner_with(const u8 *key)
 {
 	struct joiner w = { .s = {
@@ -57,13 +57,13 @@ static struct joiner new_joiner(void)
 	return joiner_with(test_key);
 }
 
-/* A WELCOME as it comes to @w alone, or with a nonce of zero to the group. */
+/* A WELCOME to @w, or with a nonce of zero to the group. */
 struct welcome {
 	struct thc_hdr		h;
 	struct thc_spec		w;
 	u8			nonce[THC_NONCE_BYTES];
 	u8			payload[THC_WELCOME_BYTES] __attribute__((aligned(8)));
-	u32			bytes;	/* of @payload, which sealing writes */
+	u32			bytes;	/* of @payload; sealing writes both */
 };
 
 static struct welcome good(void)
@@ -94,7 +94,7 @@ static struct welcome good(void)
 	return p;
 }
 
-/* As an aggregator writes it. */
+/* Writes the payload as an aggregator does. */
 static void put(struct welcome *p)
 {
 	static struct thc_announcement a;
@@ -113,7 +113,7 @@ static void put(struct welcome *p)
 	assert_int_equal(at, a.bytes);
 }
 
-/* As thcd seals it: for the group that @p names, or @w alone. */
+/* Seals like thcd: for the group in @p, or for @w alone. */
 static void seal(const struct joiner *w, struct welcome *p)
 {
 	const struct thc_end *end = thc_nonce_is_none(p->nonce) ? &p->w.group : &w->s.end;
@@ -123,7 +123,7 @@ static void seal(const struct joiner *w, struct welcome *p)
 			(int)(p->bytes / 8));
 }
 
-/* By a seal that anybody can make. */
+/* Seals without a key, as anybody can. */
 static void seal_without_key(struct welcome *p)
 {
 	const struct thc_member_key no_key = { .id = 0 };
@@ -141,7 +141,7 @@ static enum thc_drop_reason take_from(struct joiner *w, const struct welcome *p,
 	return why ? why : thc_joining_apply(&w->j, &w->s, &p->h, in, p->bytes, w->now);
 }
 
-/* It comes to where it was said, to the group or to @w alone. */
+/* Delivers the sealed WELCOME to its destination, the group or @w. */
 static enum thc_drop_reason take_sealed(struct joiner *w, const struct welcome *p, u16 port)
 {
 	const struct thc_welcome *in = (const void *)p->payload;
@@ -150,22 +150,22 @@ static enum thc_drop_reason take_sealed(struct joiner *w, const struct welcome *
 		w, p, (struct thc_origin){ .port = port, .group = thc_nonce_is_none(in->nonce) });
 }
 
-/* Seals @p, and lets @w have it. */
+/* Seals @p and delivers it to @w. */
 static enum thc_drop_reason take(struct joiner *w, struct welcome p)
 {
 	seal(w, &p);
 	return take_sealed(w, &p, PORT);
 }
 
-/* Lets @w have it without a seal that it could believe in. */
+/* Delivers @p to @w with a seal that anybody can make. */
 static enum thc_drop_reason take_anybodys(struct joiner *w, struct welcome p)
 {
 	seal_without_key(&p);
 	return take_sealed(w, &p, PORT);
 }
 
-/* Within a second a rank has asked often enough for packets to be lost; 64 that wait for
- * another one for minutes ask 200 times a second in all.
+/* Within a second a rank sends so many JOINs that losses do not matter; 64 ranks that wait for
+ * minutes send 200 a second together.
  */
 static void join__is_asked_soon_then_seldom(void **state)
 {
@@ -212,7 +212,7 @@ static void join__says_who_asks(void **state)
 	assert_int_equal(thc_joining_at(&w.j), w.j.at);
 	thc_joining_request(&w.j, &w.s, &h, &join, w.j.at);
 	assert_int_equal(w.j.sent, 2);
-	/* who has no key can do without */
+	/* a worker without a key offers the seals without one */
 	w = joiner_with(NULL);
 	thc_joining_request(&w.j, &w.s, &h, &join, NOW);
 	assert_int_equal(join.offers, thc_be32(1 << THC_SEAL_NONE | 1 << THC_SEAL_SUM));
@@ -240,7 +240,7 @@ static void join__keys_are_for_their_purposes(void **state)
 	assert_int_equal(w.s.member_seal, THC_SEAL_SUM);
 }
 
-/* What thcd asks of it: the job's key, and from where it comes. */
+/* The seal of JOIN covers its sender's end, under the job's key. */
 static void join__is_sealed(void **state)
 {
 	const struct thc_member_key no_key = { .id = 0 };
@@ -273,7 +273,7 @@ static void join__nonce_is_never_zero(void **state)
 	assert_false(thc_nonce_is_none(w.s.nonce));
 }
 
-/* LEAVE is of the joining that has brought it in: the next one's does not end that. */
+/* LEAVE names the nonce of its join, so a late LEAVE does not end the next join. */
 static void leave__says_which_joining(void **state)
 {
 	struct joiner w = new_joiner();
@@ -289,13 +289,13 @@ static void leave__says_which_joining(void **state)
 
 /* --- CHALLENGE ---------------------------------------------------------------- */
 
-/* A CHALLENGE as it comes to @w. */
+/* A CHALLENGE to @w. */
 struct challenge {
 	struct thc_hdr		h;
 	struct thc_challenge	c;
 };
 
-/* The @n-th of some that differ in their last byte, sealed. */
+/* The @n-th of several challenges, which differ in their last byte; sealed. */
 static struct challenge challenge(const struct joiner *w, u8 n)
 {
 	struct challenge p = {
@@ -316,7 +316,7 @@ static enum thc_drop_reason meet(struct joiner *w, const struct challenge *p)
 	return thc_joining_challenge(&w->j, &w->s, &p->h, &p->c, PORT);
 }
 
-/* @p, changed since it was sealed, is sealed again. */
+/* Seals the changed @p anew and delivers it. */
 static enum thc_drop_reason meet_sealed(struct joiner *w, struct challenge p)
 {
 	thc_member_seal(&p.h, w->s.member_seal, &w->s.welcome, &w->s.end, &p.c, sizeof(p.c) / 8);
@@ -359,11 +359,11 @@ static void challenge__is_answered_at_once(void **state)
 		join = ask(&w);
 		assert_memory_equal(join.challenge, p.c.challenge, sizeof(join.challenge));
 		assert_memory_equal(join.nonce, our_nonce, sizeof(our_nonce));
-		/* it is none of the timer's */
+		/* the timer's JOINs are not affected */
 		assert_int_equal(w.j.sent, 1);
 		assert_int_equal(w.j.at, at);
 		assert_int_equal(thc_joining_at(&w.j), at);
-		/* it may have been lost: the timer's says it, too */
+		/* this JOIN may be lost, so the timer's next JOIN has the challenge, too */
 		w.now = at;
 		join = ask(&w);
 		assert_memory_equal(join.challenge, p.c.challenge, sizeof(join.challenge));
@@ -372,7 +372,7 @@ static void challenge__is_answered_at_once(void **state)
 	}
 }
 
-/* One that is late meets a JOIN of the timer that is due: one packet does for both. */
+/* A late CHALLENGE comes when the timer is due: one JOIN serves both. */
 static void challenge__and_timer_make_one_join(void **state)
 {
 	struct joiner w = new_joiner();
@@ -386,7 +386,7 @@ static void challenge__and_timer_make_one_join(void **state)
 	assert_int_equal(thc_joining_at(&w.j), w.now + 20 * THC_NS_PER_MS);
 }
 
-/* Each is all that differs from one that counts. */
+/* Each change makes the CHALLENGE invalid. */
 static void challenge__of_others_changes_nothing(void **state)
 {
 	struct joiner w = new_joiner(), other = new_joiner();
@@ -422,7 +422,7 @@ static void challenge__of_others_changes_nothing(void **state)
 	other.s.welcome = w.s.join;
 	p = challenge(&other, 1);
 	assert_int_equal(meet(&w, &p), THC_DROP_TAG);
-	/* what no thcd can ask */
+	/* a challenge of zero, which thcd never makes */
 	p = challenge(&w, 1);
 	thc_nonce_copy(p.c.challenge, none);
 	assert_int_equal(meet_sealed(&w, p), THC_DROP_UNEXPECTED);
@@ -430,8 +430,8 @@ static void challenge__of_others_changes_nothing(void **state)
 	assert_int_equal(meet_new(&w, 1), THC_DROP_NONE);
 }
 
-/* Recorded ones make it say four JOINs between two of the timer, and none about what its last JOIN
- * has said.
+/* Recorded CHALLENGEs cause at most four JOINs between two of the timer, and none if the last JOIN
+ * had that challenge.
  */
 static void challenge__is_answered_four_times_at_most(void **state)
 {
@@ -453,7 +453,7 @@ static void challenge__is_answered_four_times_at_most(void **state)
 	assert_int_equal(meet_new(&w, 5), THC_DROP_NONE);
 }
 
-/* One of several aggregators has begun a new epoch while another one is waited for. */
+/* One of several aggregators begins a new epoch while the worker waits for another aggregator. */
 static void challenge__after_ready_begins_anew(void **state)
 {
 	struct joiner w = new_joiner();
@@ -471,8 +471,8 @@ static void challenge__after_ready_begins_anew(void **state)
 	assert_true(w.j.ready);
 }
 
-/* Who hears the group says so with the epoch's salt, as long as it is in that epoch. Out of it, it
- * answers the challenge first: thcd does not hear HEARD of a rank that is not in.
+/* A worker that hears the group says so with the epoch's salt while it is in that epoch. Once it
+ * is out, it answers the challenge first: thcd ignores HEARD of a rank that is not in.
  */
 static void heard__is_said_of_an_epoch(void **state)
 {
@@ -500,7 +500,7 @@ static void heard__is_said_of_an_epoch(void **state)
 	join = ask(&w);
 	assert_int_equal(join.flags, 0);
 	assert_memory_equal(join.challenge, c.c.challenge, sizeof(join.challenge));
-	/* a WELCOME from before comes late: the challenge is asked, and answered, again */
+	/* an earlier WELCOME comes late: the worker is challenged, and answers, again */
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
 	w.now = w.j.at;
 	join = ask(&w);
@@ -533,12 +533,12 @@ static void welcome__until_all_are_in(void **state)
 	p.w.has = w.j.spec.has;
 	p.w.constants = w.j.spec.constants;
 	assert_memory_equal(&w.j.spec, &p.w, sizeof(p.w));
-	/* what the network said before it came is no reason any more */
+	/* an ICMP error from before WELCOME no longer counts */
 	assert_int_equal(w.s.unreachable, 0);
 	p.w.flags = THC_WELCOME_F_READY;
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_READY);
-	/* until all aggregators are, one may change its mind */
+	/* until all aggregators are ready, one may take READY back */
 	p.w.flags = 0;
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_WAIT);
@@ -562,14 +562,14 @@ static void welcome__of_others_changes_nothing(void **state)
 	p = good();
 	p.nonce[0] ^= 1;
 	assert_int_equal(take(&w, p), THC_DROP_UNEXPECTED);
-	/* said to somebody here who is another rank */
+	/* to another rank on this host */
 	p = good();
 	p.h.rank ^= thc_be16(1);
 	assert_int_equal(take(&w, p), THC_DROP_UNEXPECTED);
 	assert_memory_equal(&w, &before, sizeof(w));
 }
 
-/* Each is all that differs from a WELCOME under the job's key. */
+/* Each change makes a WELCOME under the job's key invalid. */
 static void welcome__is_under_the_key_and_to_this_end(void **state)
 {
 	struct joiner w = new_joiner(), other = new_joiner();
@@ -588,7 +588,7 @@ static void welcome__is_under_the_key_and_to_this_end(void **state)
 	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_KEY);
 	p.h.key_id = w.s.welcome.id;
 	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
-	/* to another address, to another port, by another aggregator of the job */
+	/* sealed for another address or port, or by another aggregator of the job */
 	other = new_joiner();
 	other.s.end.addr.word[3] ^= thc_be32(1);
 	seal(&other, &p);
@@ -601,7 +601,7 @@ static void welcome__is_under_the_key_and_to_this_end(void **state)
 	other.s.end.aggregator = thc_be16(1);
 	seal(&other, &p);
 	assert_int_equal(take_sealed(&w, &p, PORT), THC_DROP_TAG);
-	/* a job without a key can be anybody's: who has one takes no part in it */
+	/* anybody can offer a job without a key: a worker with a key does not join it */
 	p.w.seal = THC_SEAL_SUM;
 	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
 	assert_false(w.j.welcomed);
@@ -610,7 +610,7 @@ static void welcome__is_under_the_key_and_to_this_end(void **state)
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_UNSOUND);
 }
 
-/* Who has no key takes what has none, and nothing else. */
+/* A worker without a key joins jobs without a key only. */
 static void welcome__without_a_key(void **state)
 {
 	struct joiner w = joiner_with(NULL), keyed = new_joiner();
@@ -645,8 +645,8 @@ static struct welcome refusal(void)
 	return p;
 }
 
-/* An aggregator that lacks the job's key says so under none. It is believed once nothing else has
- * come for two seconds after the first such word.
+/* An aggregator without the job's key refuses without a seal. The worker believes it if two
+ * seconds after the first refusal nothing else has come.
  */
 static void refusal__without_a_seal_is_believed_late(void **state)
 {
@@ -665,7 +665,7 @@ static void refusal__without_a_seal_is_believed_late(void **state)
 	assert_int_equal(w.j.spec.refusal, THC_REFUSED_JOB);
 }
 
-/* Whoever hears a JOIN can say it: it ends no joining that the aggregator answers. */
+/* Anybody who sees a JOIN can send a refusal: it ends no join that the aggregator answers. */
 static void refusal__without_a_seal_yields_to_a_sealed_word(void **state)
 {
 	struct joiner w = new_joiner();
@@ -678,13 +678,13 @@ static void refusal__without_a_seal_yields_to_a_sealed_word(void **state)
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_WAIT);
 	assert_int_equal(take(&w, refusal()), THC_DROP_NONE);
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
-	/* where there is no key there is no doubt */
+	/* a worker without a key believes a refusal at once */
 	w = joiner_with(NULL);
 	assert_int_equal(take(&w, refusal()), THC_DROP_NONE);
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
 }
 
-/* Each is all that differs from a refusal that could be believed later. */
+/* Each change makes the refusal invalid. */
 static void refusal__without_a_seal_is_whole_and_ours(void **state)
 {
 	const struct thc_member_key other = { .id = 1 };
@@ -730,7 +730,7 @@ static void welcome__what_cannot_be_served(void **state)
 	assert_int_equal(thc_joining_step(&w.j, &w.s), THC_JOIN_REFUSED);
 }
 
-/* Of a job that it was in before, it may hear the group first, which may be another one now. */
+/* A worker that joins again may get the group's WELCOME first, whose group may have changed. */
 static void welcome__to_the_group_before_its_own_says_nothing(void **state)
 {
 	const u8 *keys[] = { test_key, NULL };
@@ -751,7 +751,7 @@ static void welcome__to_the_group_before_its_own_says_nothing(void **state)
 	}
 }
 
-/* JOIN says HEARD once the group's WELCOME has come, and of that group alone. */
+/* JOIN says HEARD after a WELCOME to the group, and for that group only. */
 static void welcome__is_heard_on_the_group(void **state)
 {
 	struct joiner w = new_joiner();
@@ -778,8 +778,8 @@ static void welcome__is_heard_on_the_group(void **state)
 	assert_false(thc_joining_wants_group(&w.j, NOW));
 }
 
-/* What was said to the group in another epoch, to another group, or to this worker alone, does not
- * show that the group reaches it.
+/* A WELCOME to the group in another epoch, to another group, or to this worker alone does not show
+ * that the group reaches the worker.
  */
 static void welcome__to_the_group_is_of_this_epoch_and_group(void **state)
 {
@@ -808,7 +808,7 @@ static void welcome__to_the_group_is_of_this_epoch_and_group(void **state)
 	thc_nonce_copy(p.nonce, none);
 	assert_int_equal(take_anybodys(&w, p), THC_DROP_KEY);
 	assert_false(w.j.heard);
-	/* heard there by somebody else, who sends it on */
+	/* another host received it there, and sends it on */
 	seal(&w, &p);
 	assert_int_equal(take_from(&w, &p, (struct thc_origin){ .port = PORT }), THC_DROP_ADDRESS);
 	assert_false(w.j.heard);
@@ -816,13 +816,13 @@ static void welcome__to_the_group_is_of_this_epoch_and_group(void **state)
 	assert_true(w.j.heard);
 }
 
-/* For who has no key. */
+/* Is it sound for a worker without a key? */
 static int is_sound(const struct thc_spec *s, u32 rank)
 {
 	return thc_spec_is_sound(s, rank, 0);
 }
 
-/* For all that it has to have, for who has no key. */
+/* The least sound WELCOME, for a worker without a key. */
 static struct thc_spec sound(void)
 {
 	return (struct thc_spec){
@@ -876,7 +876,7 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 		w.has &= ~(1U << type);
 		assert_false(is_sound(&w, 0));
 	}
-	/* what a later version may mean by it is not known here */
+	/* a later version's meaning is unknown */
 	w = sound();
 	w.flags = THC_WELCOME_FLAGS;
 	assert_true(is_sound(&w, 0));
@@ -891,7 +891,7 @@ static void welcome__only_what_can_be_served_is_sound(void **state)
 	assert_false(is_sound(&w, 0));
 }
 
-/* An index fits its sum, in the job's own row as in all others; its own one is there. */
+/* Every row's indices fit its sums, and the job's own row exists. */
 static void welcome__rows_are_sound(void **state)
 {
 	struct thc_spec w = sound();
@@ -922,7 +922,7 @@ static void welcome__rows_are_sound(void **state)
 	assert_false(is_sound(&w, 0));
 }
 
-/* By who has the job's key, and by who has none. */
+/* For a worker with the key, and for one without. */
 static void welcome__seal_fits_the_key(void **state)
 {
 	struct thc_spec w = sound();
@@ -940,7 +940,7 @@ static void welcome__seal_fits_the_key(void **state)
 	assert_false(thc_spec_is_sound(&w, 0, 0));
 }
 
-/* Each is all that differs from a WELCOME that is sound. */
+/* Each case differs from a sound WELCOME in its group alone. */
 static void welcome__group_is_multicast_on_an_unprivileged_port(void **state)
 {
 	static const struct {
@@ -973,7 +973,7 @@ static void welcome__group_is_multicast_on_an_unprivileged_port(void **state)
 			fail_msg("case %zu: %s port %u", i, cases[i].group, cases[i].port);
 		w.has &= ~(1U << THC_RECORD_GROUP);
 		assert_false(is_sound(&w, 0));
-		/* without multicast nobody looks at it */
+		/* without multicast the group is not checked */
 		w.reply = THC_REPLY_FANOUT;
 		assert_true(is_sound(&w, 0));
 	}
@@ -1000,7 +1000,7 @@ static void end__why_time_ran_out(void **state)
 	assert_int_equal(f.reason, THC_FAILED_JOIN);
 	assert_int_equal(f.error, ETIMEDOUT);
 	assert_int_equal(f.ranks, 0x8);
-	/* it is not silent, though nobody is missing */
+	/* the aggregator has answered, and no rank is missing */
 	p.w.joined = 0xf;
 	assert_int_equal(take(&w, p), THC_DROP_NONE);
 	thc_joining_failure(&w.j, &w.s, &f);
@@ -1009,7 +1009,7 @@ static void end__why_time_ran_out(void **state)
 	assert_int_equal(f.ranks, 0);
 }
 
-/* Time ran out before it was believed: nothing else is known. */
+/* If time runs out before a refusal is believed, it is reported as the only known cause. */
 static void end__a_refusal_in_doubt_is_told_of(void **state)
 {
 	struct joiner w = new_joiner();
@@ -1023,12 +1023,12 @@ static void end__a_refusal_in_doubt_is_told_of(void **state)
 	assert_int_equal(f.reason, THC_FAILED_REFUSED);
 	assert_int_equal(f.error, EACCES);
 	assert_int_equal(f.refusal, THC_REFUSED_JOB);
-	/* the last one's */
+	/* the last refusal counts */
 	p.w.refusal = THC_REFUSED_RANK;
 	assert_int_equal(take_anybodys(&w, p), THC_DROP_UNEXPECTED);
 	thc_joining_failure(&w.j, &w.s, &f);
 	assert_int_equal(f.refusal, THC_REFUSED_RANK);
-	/* the job's own word counts for more */
+	/* a sealed WELCOME counts for more */
 	assert_int_equal(take(&w, good()), THC_DROP_NONE);
 	thc_joining_failure(&w.j, &w.s, &f);
 	assert_int_equal(f.reason, THC_FAILED_JOIN);
@@ -1060,7 +1060,7 @@ static void end__sender_is_ready(void **state)
 	assert_int_equal(thc_window_size(&w.s.window), 5);
 }
 
-/* Of the salt in WELCOME; without a secret key the salt itself tells one epoch from another. */
+/* Keys are derived from WELCOME's salt; without a secret key the salt itself tells epochs apart. */
 static void end__keys_are_the_epochs(void **state)
 {
 	struct joiner w = new_joiner();

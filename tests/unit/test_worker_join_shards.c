@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A worker's way into a job of several aggregators (include/thc/worker/shards.h): when it is in,
- * which aggregators belong together, and who is to blame when time runs out.
+ * A worker joins a job of several aggregators (include/thc/worker/shards.h): when it is in, which
+ * aggregators belong together, and which aggregator a failure names.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static struct thc_joiner joiner_at(const void *home, u32 shard)
 {
 	const struct home *h = home;
 
-	/* nobody asks for one that the worker does not know */
+	/* an unknown aggregator is never asked for */
 	assert_in_range(shard, 0, SHARDS - 1);
 	return (struct thc_joiner){ &h->j[shard], &h->s[shard] };
 }
@@ -71,7 +71,7 @@ static void ready__when_all_have_said_so(void **state)
 	}
 }
 
-/* Number 0 says that there are more than the worker knows. */
+/* Number 0 lists more aggregators than the worker knows. */
 static void ready__not_before_all_are_known(void **state)
 {
 	struct home h = everybody();
@@ -84,7 +84,7 @@ static void ready__not_before_all_are_known(void **state)
 	h.j[0].spec.shards = 1;
 	assert_false(thc_joiners_lack(&all));
 	assert_true(thc_joiners_ready(&all));
-	/* nobody has said anything yet */
+	/* no aggregator has answered yet */
 	h = everybody();
 	h.j[0].welcomed = h.j[0].ready = 0;
 	assert_false(thc_joiners_lack(&all));
@@ -105,7 +105,7 @@ static void agree__each_has_its_own_number(void **state)
 	assert_true(thc_joiners_agree(&all, 2));
 }
 
-/* Whoever has not spoken does not count. */
+/* An aggregator without WELCOME does not count. */
 static void agree__all_mean_one_job(void **state)
 {
 	struct home h = everybody();
@@ -120,7 +120,7 @@ static void agree__all_mean_one_job(void **state)
 	assert_true(thc_joiners_agree(&all, 1));
 }
 
-/* How many there are number 0 says once; of a job of the host it is known before. */
+/* Number 0 tells the number of aggregators once; for a host job it is known before. */
 static void agree__their_count_is_said_once(void **state)
 {
 	struct home h = everybody();
@@ -163,7 +163,7 @@ static void failure__names_the_first_that_is_not_ready(void **state)
 	gives_up(&all, ECONNREFUSED, THC_FAILED_UNREACHABLE, 1, 0);
 }
 
-/* To an aggregator that it has never sent to, this rank is missing. */
+/* An aggregator that the worker has never sent to misses this rank. */
 static void failure__is_ours_where_we_never_asked(void **state)
 {
 	struct home h = everybody();
@@ -171,7 +171,7 @@ static void failure__is_ours_where_we_never_asked(void **state)
 
 	(void)state;
 	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 2, 1 << RANK);
-	/* one that is known comes first */
+	/* a known aggregator is named first */
 	h.j[1].ready = 0;
 	h.j[1].spec.joined = 0x7;
 	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 1, 0x8);
@@ -187,7 +187,7 @@ static void failure__without_anybody_missing(void **state)
 	gives_up(&all, ETIMEDOUT, THC_FAILED_JOIN, 0, 0);
 }
 
-/* LEAVE is for whoever counts the worker in. */
+/* LEAVE goes to aggregators at which the worker has joined. */
 static void leave__whoever_has_let_us_in(void **state)
 {
 	struct home h = everybody();

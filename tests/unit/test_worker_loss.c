@@ -15,9 +15,9 @@
  * Checked in every step: a chunk lands once; its sum holds exactly the ranks
  * that its header names, each once, the same ones for everybody, and all of
  * them unless a deadline closed it; a worker's first transmissions keep to its
- * window and to free slots; nobody is told that he is too far ahead, nor that
- * a result he waits for is gone. At the end: everything landed, in time, and
- * not much was sent in vain.
+ * window and to free slots; no worker is told that it is too far ahead, nor that a result is
+ * gone that it waits for. At the end: every chunk has landed, in time, and few packets were
+ * superfluous.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,10 +49,10 @@
 
 #define NS_PER_PACKET	1000ULL
 #define NS_LATENCY	(40 * THC_NS_PER_US)
-/* A run that takes longer hangs. */
+/* Longest time of a run, which otherwise hangs. */
 #define ENDS_MS		10000
 
-/* How bad things are. Shares are of 1000 packets, or of 1000 steps of a worker. */
+/* Faults of the network, in 1000 packets or 1000 steps of a worker. */
 struct weather {
 	u32	loss;
 	u32	corrupt;
@@ -63,7 +63,7 @@ struct weather {
 	u32	skew_ms;	/* between the workers' beginnings */
 	u32	deadline_ms;	/* 0: none */
 	u32	control_chunks;
-	u32	tells;		/* who sends a strange key id is told which epoch it is */
+	u32	tells;		/* a strange key id is answered with the epoch */
 };
 
 struct packet {
@@ -75,7 +75,7 @@ enum kind { UP, DOWN, WAKE, CLOSE };
 
 struct event {
 	u64		at;
-	u64		number;		/* among those of one time */
+	u64		number;		/* order of events at one time */
 	enum kind	kind;
 	u32		rank;
 	u32		bytes;
@@ -89,7 +89,7 @@ struct worker {
 	struct packet		request[SLOTS];
 	u8			landed[2][DATA_CHUNKS];
 	u32			left;		/* chunks that have not */
-	u32			in_flight[2];	/* as this test counts */
+	u32			in_flight[2];	/* counted by this test */
 	u32			rank;
 	u64			wake_at;
 	u64			busy_until;
@@ -135,7 +135,7 @@ static int happens(u32 of_1000)
 	return below(1000) < of_1000;
 }
 
-/* What @rank has of chunk @sequence. */
+/* @rank's part of chunk @sequence. */
 static u64 value_of(int control, u64 sequence, u32 rank)
 {
 	return (sequence + 1) * 0x9e3779b97f4a7c15ULL * (rank + 1) + (u64)control;
@@ -267,7 +267,7 @@ static void add(const struct packet *p, u32 slot, const struct thc_outcome *out)
 		finish(slot, out->odd);
 }
 
-/* A result is gone only if its worker has it, or was too late for a deadline. */
+/* STALE only if the worker has the result, or was too late for a deadline. */
 static void check_stale(const struct thc_hdr *h)
 {
 	int control = thc_be16(h->slot) >= DATA_SLOTS;
@@ -386,8 +386,8 @@ static void compose(struct worker *w, const struct thc_stream *st, struct packet
 	thc_seal(&p->h, w->s.seal, &w->s.up, p->lanes, (int)((bytes - sizeof(p->h)) / 8));
 }
 
-/* What a worker lends to transmit.h and receive.h: the packet @e has come, @sent packets have been
- * flushed and @n have not.
+/* The host of transmit.h and receive.h: packet @e has come, @sent packets have been flushed and @n
+ * not yet.
  */
 struct thc_host {
 	struct worker		*w;
@@ -410,7 +410,7 @@ THC_INLINE int thc_host_next(struct thc_host *host, const struct thc_stream *st,
 	u32 bytes = sizeof(struct thc_hdr) + (control ? THC_LANE_BYTES : THC_COORDINATES(8) / 2);
 	struct packet *p = &w->request[st->slot_base + st->next % st->slots];
 
-	/* the chunk that was in this slot is done */
+	/* the slot's former chunk has landed */
 	if (st->next >= st->slots)
 		assert_true(w->landed[control][st->next - st->slots]);
 	assert_true(w->in_flight[control] < thc_worker_window(&w->s, st));
@@ -446,7 +446,7 @@ THC_INLINE u64 thc_host_check(struct thc_host *host, u64 now)
 	return ~0ULL;
 }
 
-/* All that there is to do now; then sleep. */
+/* Does all work of a worker that is due, then sets its timer. */
 static void step(struct worker *w)
 {
 	struct thc_host host;
@@ -457,7 +457,7 @@ static void step(struct worker *w)
 		thc_worker_send(&host, &w->s, net.now);
 		due = thc_worker_send_again(&host, &w->s, net.now);
 	} while (host.sent);
-	/* who waits for an answer has a timer */
+	/* a worker with packets in flight has a timer */
 	assert_true(due != ~0ULL || (!w->s.data.in_flight && !w->s.control.in_flight));
 	if (due < w->wake_at) {
 		w->wake_at = due;
@@ -487,7 +487,7 @@ static void check_sum(const struct packet *p, int control, u64 sequence)
 		assert_int_equal(bitmap, net.job.all);
 }
 
-/* The answer to @index has come, or who was in it. */
+/* The answer to @index has landed, or only its contributors. */
 static void land(struct worker *w, const struct packet *p, int control, u64 index, int missed)
 {
 	u64 bitmap = thc_be64(p->h.bitmap);
@@ -559,7 +559,7 @@ static void on_answer(struct worker *w, const struct event *e)
 
 /* --- one run -------------------------------------------------------------- */
 
-/* The job's keys; @key NULL: it has no secret key. */
+/* Derives the job's keys; @key NULL: no secret key. */
 static void begin_job(const u8 *key, u32 ranks)
 {
 	static const u8 salt[THC_SALT_BYTES] = { 1, 2, 3 };
@@ -641,7 +641,7 @@ static u32 chunks_left(void)
 	return left;
 }
 
-/* Until all have everything: the time it took. */
+/* Runs until all workers have all chunks; returns the time. */
 static u64 run(const struct weather *weather, u32 ranks, u64 seed)
 {
 	u64 start;
@@ -685,14 +685,14 @@ static u64 run(const struct weather *weather, u32 ranks, u64 seed)
 
 #define SEEDS	10
 
-/* What all runs of a case came to. */
+/* Totals over all runs of a case. */
 struct totals {
 	u64	mean_ms;
 	u64	most_sent;	/* packets for 1000 chunks, in one run */
 	u64	cuts, waits, repeats, bad_tags, strange_keys, missed, closed;
 };
 
-/* @most_ms: of the mean, 1.4 times what eighty seeds came to */
+/* @most_ms: bound of the mean time, 1.4 times that of eighty seeds */
 static struct totals all_runs(const struct weather *weather, u64 most_ms)
 {
 	struct totals t = { 0 };
@@ -731,7 +731,7 @@ static void loss__0_nothing_is_sent_twice(void **state)
 	assert_int_equal(t.cuts + t.waits + t.repeats + t.bad_tags, 0);
 }
 
-/* Cuts that a later answer shows to have been none are undone. */
+/* A cut is undone if a later answer shows that nothing was lost. */
 static void loss__0_in_disorder(void **state)
 {
 	struct weather w = { .duplicate = 20, .late = 20, .control_chunks = NORM_CHUNKS };
@@ -810,7 +810,7 @@ static void loss__20_percent_with_late_workers(void **state)
 	assert_in_range(t.most_sent, 1200, 2500);
 }
 
-/* The aggregator says that the epoch is over: it is not. */
+/* The aggregator answers corrupted key ids with its epoch, which ends no epoch. */
 static void corrupt__key_id_ends_nothing(void **state)
 {
 	struct weather w = { .corrupt = 100, .control_chunks = NORM_CHUNKS, .tells = 1 };
@@ -821,10 +821,10 @@ static void corrupt__key_id_ends_nothing(void **state)
 	assert_in_range(t.most_sent, 1100, 1700);
 }
 
-/* Chunks go on without who is late; who comes later still learns who was in. */
+/* Chunks close without late ranks, which still learn the contributors. */
 static void deadline__closes_and_is_told_of(void **state)
 {
-	/* not busy for four deadlines: of more generations a slot knows nothing */
+	/* busy for less than four deadlines: a slot does not remember more generations */
 	struct weather w = {
 		.loss = 10, .corrupt = 5, .duplicate = 20, .late = 20, .busy = 1, .busy_ms = 40,
 		.deadline_ms = 15,

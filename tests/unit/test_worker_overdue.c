@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is sent again because its time is up (include/thc/worker/overdue.h): when, how much
- * at once, and what makes that more or less.
+ * Retransmissions of overdue chunks (include/thc/worker/overdue.h): when, how many at once, and
+ * what changes that.
  */
 #include "worker.h"
 
@@ -28,7 +28,7 @@ static void timers__ask_for_the_oldest_and_back_off(void **state)
 	assert_int_equal(due, w->now + 1);
 	w->now = due;
 	assert_int_equal(again(w, st, sent, 8, &due), THC_PROBES);
-	/* what was asked for comes after what was not */
+	/* chunks that were sent again come after those that were not */
 	assert_int_equal(sent[0], 2);
 	assert_int_equal(sent[1], 3);
 	assert_int_equal(due, w->now + 2 * rto);
@@ -69,7 +69,8 @@ static void timers__of_one_packet_grow_and_do_not_wrap(void **state)
 	}
 }
 
-/* A while goes by, in which norms wait for a rank; data that was sent again. */
+/* Time passes while norms wait for a rank. Returns the number of data chunks that were sent again.
+ */
 static u32 norms_wait(struct worker *w)
 {
 	u64 sent[NORM_SLOTS];
@@ -82,8 +83,8 @@ static u32 norms_wait(struct worker *w)
 	return again(w, &w->s.data, sent, NORM_SLOTS, NULL);
 }
 
-/* Norms wait for a rank, and the rank for data that was lost. Both streams share the timers, and
- * norms have them first: their pauses have grown until data has a turn.
+/* Norms wait for a rank, which waits for lost data. Both streams share the timers, norms first:
+ * the norms' pauses grow until data gets a turn.
  */
 static void timers__leave_turns_to_others(void **state)
 {
@@ -116,7 +117,7 @@ static void timers__double_the_probes_while_these_were_lost(void **state)
 	w->now += THC_RTO_MIN;
 	for (probes = THC_PROBES; probes <= THC_PROBES_MAX; probes *= 2) {
 		assert_again(w, st, next, probes);
-		/* one of them is answered: more may go, unless answers to others come first */
+		/* a retransmitted chunk is answered: send more, unless other answers come first */
 		answer_data(w, next, next + 1);
 		assert_int_equal(w->s.stalls, 0);
 		assert_int_equal(w->s.timers_at, w->now + RTT / 4);
@@ -146,14 +147,14 @@ static void timers__wait_ends_the_doubling(void **state)
 	assert_int_equal(w->s.probes, 2 * THC_PROBES);
 	assert_int_equal(take_wait(w, st, 1, 0, 1), THC_GOT_WAIT);
 	assert_int_equal(w->s.probes, THC_PROBES);
-	/* asked again after the WAIT, it was not lost either */
+	/* the chunk was sent again after a WAIT, so it was not lost either */
 	answer_data(w, 1, 2);
 	assert_int_equal(w->s.probes, THC_PROBES);
 	assert_int_equal(w->s.timers_at, w->now + thc_window_rto(&w->s.window));
 }
 
-/* Whoever complains in the network's name ends nothing while the aggregator answers, however long
- * it is until the timer of what waits for a rank.
+/* ICMP errors end nothing while the aggregator answers. The worker asks it at once, however late
+ * the timer of a waiting chunk is.
  */
 static void complaint__is_asked_about(void **state)
 {
@@ -178,7 +179,7 @@ static void complaint__is_asked_about(void **state)
 		assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 0);
 		w->now++;
 	}
-	/* as a valid packet does: receive.h */
+	/* receive.h does so for a valid packet */
 	w->s.unreachable_at = 0;
 	assert_int_equal(again(w, &w->s.data, sent, 4, NULL), 0);
 }
@@ -211,7 +212,7 @@ static void timers__resume_where_the_batch_was_full(void **state)
 	assert_int_equal(sent[2], 5);
 }
 
-/* However often timers fire in a stall, it is one. */
+/* All timers of one stall cut the window once. */
 static void stall__cuts_the_window_once(void **state)
 {
 	struct worker *w = *state;
@@ -236,7 +237,7 @@ static void stall__of_late_answers_keeps_the_window(void **state)
 	launch_data(w, 20);
 	w->now += THC_RTO_FIRST;
 	assert_again(w, &w->s.data, 0, THC_PROBES);
-	/* which of its two packets is answered is not known */
+	/* an answer to either of the chunk's two packets */
 	answer_data(w, 0, 1);
 	assert_int_equal(thc_window_size(&w->s.window), THC_WINDOW_FIRST / 2);
 	/* this one was sent once */
@@ -256,7 +257,7 @@ static void stall__with_losses_keeps_the_cut(void **state)
 	launch_data(w, DATA_SLOTS);
 	w->now += THC_RTO_FIRST;
 	assert_again(w, &w->s.data, 0, THC_PROBES);
-	/* it undoes the timer's cut, and tells of losses before it */
+	/* the answer undoes the timer's cut, and shows losses before it */
 	answer_data(w, last, last + 1);
 	assert_true(thc_window_size(&w->s.window) >= THC_WINDOW_FIRST);
 	assert_true(again(w, &w->s.data, sent, DATA_SLOTS, NULL) > THC_PROBES);
@@ -266,8 +267,8 @@ static void stall__with_losses_keeps_the_cut(void **state)
 	assert_int_equal(thc_window_size(&w->s.window), THC_WINDOW_FIRST / 2);
 }
 
-/* Every packet is sent again before its answer can come, until that has shown how
- * long it takes.
+/* Packets are sent again before their answers can come, until an answer has shown the path's
+ * delay.
  */
 static void timers__learn_that_the_path_is_slow(void **state)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * When nothing moves (include/thc/worker/stall.h): whom a worker misses, and how long
- * it waits. And the headers it writes, against values written out by hand.
+ * When nothing moves (include/thc/worker/stall.h): the ranks that a worker misses, and how long it
+ * waits. And the headers that it writes, against values written by hand.
  */
 #include <stdbool.h>
 
@@ -11,7 +11,7 @@
 
 #define TIMEOUT		(5000 * THC_NS_PER_MS)
 #define ALL		0xfULL
-/* Beside ranks: somebody has left. */
+/* A bit beside those of ranks: a rank has left. */
 #define LEFT		(1ULL << 63)
 
 static struct thc_flight *launch_one(struct worker *w, struct thc_stream *st, u32 round)
@@ -20,7 +20,7 @@ static struct thc_flight *launch_one(struct worker *w, struct thc_stream *st, u3
 	return launch_in(w, st, round);
 }
 
-/* WAIT came: @present are in, and perhaps one of the others has left. */
+/* A WAIT names the contributors @present, and perhaps says that another rank has left. */
 static void wait_for(struct worker *w, struct thc_flight *f, u64 present, u8 flags)
 {
 	struct thc_hdr h = { .op = THC_OP_WAIT, .flags = flags, .bitmap = thc_be64(present) };
@@ -85,7 +85,7 @@ static void missing__the_oldest_is_found_after_a_wrap(void **state)
 	assert_int_equal(missing(w, 5), 0x8);
 }
 
-/* Norms of the next round wait for ranks that are busy with this one's data. */
+/* Norms of the next round wait for ranks that still have this round's data. */
 static void missing__later_rounds_do_not_count(void **state)
 {
 	struct worker *w = *state;
@@ -117,13 +117,13 @@ static void differs__names_whose_contribution_is_there(void **state)
 	w->s.rank = 2;
 	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0);
 	wait_for(w, f, 0x1, THC_F_DIFFERS);
-	/* the answers come as others join those who were first; nobody is missing */
+	/* other ranks join the first contributors, so the answers change; no rank is missing */
 	wait_for(w, f, 0x9, THC_F_DIFFERS);
 	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0x9);
 	assert_int_equal(missing(w, 5), 0);
-	/* it has arrived: the window is not cut for it */
+	/* the chunk has arrived: it cuts no window */
 	assert_true(f->waiting);
-	/* generations that ran ahead may hold what this rank sent before */
+	/* a generation that ran ahead may hold this rank's earlier chunk */
 	wait_for(w, f, 0xd, THC_F_DIFFERS);
 	assert_int_equal(thc_sender_absent(&w->s, 5).differing, 0x9);
 	/* the next chunk in the slot begins anew */
@@ -143,7 +143,7 @@ static void differs__in_norms_and_data_of_the_oldest_round(void **state)
 	assert_int_equal(thc_sender_absent(&w->s, 6).differing, 0xa);
 }
 
-/* What is in does not differ, whichever of the two answers was overtaken. */
+/* A chunk that is in does not differ, in whatever order both answers come. */
 static void differs__not_once_it_is_in(void **state)
 {
 	struct worker *w = *state;
@@ -177,7 +177,7 @@ static void stall__who_waits_for_nothing_never_does(void **state)
 
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	assert_int_equal(failure(w, 1000 * TIMEOUT, 1).reason, THC_FAILED_NOT);
-	/* and what the network said before is forgotten */
+	/* an earlier ICMP error is forgotten */
 	assert_int_equal(w->s.unreachable_at, 0);
 }
 
@@ -206,17 +206,17 @@ static void stall__the_network_has_a_second(void **state)
 	u64 second = THC_UNREACHABLE_MS * THC_NS_PER_MS;
 
 	launch_one(w, &w->s.data, 5);
-	/* after the caller has looked at its clock */
+	/* after the caller read its clock */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now + 1);
 	assert_int_equal(failure(w, 0, 0).reason, THC_FAILED_NOT);
 	w->s.unreachable_at = w->now;
-	/* the first complaint counts */
+	/* the time counts from the first error */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now + second / 2);
 	assert_int_equal(failure(w, second, 0).reason, THC_FAILED_NOT);
 	assert_int_equal(failure(w, second + 1, 0).reason, THC_FAILED_UNREACHABLE);
 }
 
-/* In the order of what a worker knows. */
+/* In the order of the worker's knowledge. */
 static void stall__says_why(void **state)
 {
 	struct worker *w = *state;
@@ -253,7 +253,9 @@ static void stall__says_why(void **state)
 	assert_int_equal(f.ranks, 0x8);
 }
 
-/* A complaint while nothing is asked, and then a long pause: nobody has failed to answer. */
+/* An ICMP error with nothing in flight, and then a long pause: the aggregator did not fail to
+ * answer.
+ */
 static void stall__a_complaint_before_the_question_does_not_count(void **state)
 {
 	struct worker *w = *state;
@@ -264,7 +266,7 @@ static void stall__a_complaint_before_the_question_does_not_count(void **state)
 	w->s.progress_at = w->now;
 	launch_one(w, &w->s.data, 5);
 	assert_int_equal(failure(w, second, 0).reason, THC_FAILED_NOT);
-	/* one that comes when something is in flight is not taken back by what follows */
+	/* a later error does not take back one that came with chunks in flight */
 	thc_sender_unreachable(&w->s, EHOSTUNREACH, w->now);
 	launch_one(w, &w->s.control, 5);
 	assert_int_equal(failure(w, second + 1, 0).reason, THC_FAILED_UNREACHABLE);
@@ -288,7 +290,7 @@ static void header__request_is_as_the_wire_says(void **state)
 	thc_sender_request(&w->s, &w->s.control, &p.h, THC_OP_MAX, 32, 0x01020304,
 			   3 * NORM_SLOTS + 5);
 	assert_memory_equal(bytes, "\x02\x04\x20\x00", 4);
-	/* for the seal to fill in */
+	/* the seal's fields */
 	assert_memory_equal(bytes + 4, "\0\0\0\0\0\0\0\0\0\0\0\0", 12);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, job), "\x01\x02", 2);
 	assert_memory_equal(bytes + offsetof(struct thc_hdr, rank), "\x00\x03", 2);
@@ -306,7 +308,7 @@ static void header__request_is_as_the_wire_says(void **state)
 	assert_false(thc_seal_ok(&p.h, w->s.seal, &w->s.up, p.payload, 2));
 }
 
-/* A request has none, whatever the job's seal; nor has what is about joining. */
+/* Requests have no flags, whatever the seal; nor have membership packets. */
 static void header__has_no_flags(void **state)
 {
 	struct worker *w = *state;
