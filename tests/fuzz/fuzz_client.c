@@ -77,16 +77,16 @@ static void act_join(void)
 		spoil(p, action & 8 ? next(&w.in) : 1);
 		break;
 	case 3:
-		/* a constant is another */
+		/* another constant */
 		p = put_welcome(THC_WELCOME_F_READY);
 		at = next(&w.in);
-		/* those numbers that are left are for the records behind, with another byte */
+		/* larger numbers change another byte, in the records behind */
 		if (w.more.bytes && at >= sizeof(struct whole_welcome))
 			at = sizeof(struct whole_welcome) + (at << 8 | next(&w.in)) % w.more.bytes;
 		else
 			at %= sizeof(struct whole_welcome);
 		p->at[sizeof(struct thc_hdr) + at] ^= next(&w.in);
-		/* and meant so */
+		/* with a right hash of the constants */
 		if (action & 8)
 			hash_welcome(p->at + sizeof(struct thc_hdr),
 				     p->bytes - sizeof(struct thc_hdr));
@@ -224,7 +224,7 @@ static void check_result(unsigned int k)
 	check_mean(k, norms, data, chunks);
 }
 
-/* What had no mean has left the error memory as it was. */
+/* A bucket without a mean has left the error memory as it was. */
 static void check_unchanged(const struct under_way *u)
 {
 	static float after[VALUES_MAX];
@@ -264,7 +264,7 @@ static void check_failure(unsigned int k, int status)
 	require(!memcmp(under_way[k].was, under_way[k].buf,
 			under_way[k].count * thc_dtype_size(under_way[k].dtype)));
 	check_unchanged(&under_way[k]);
-	/* a rank that a deadline left out takes all others' rounds with it */
+	/* a rank that a deadline left out breaks its client, and so all its other rounds */
 	if (!w.broken && (status == -EBADMSG || status == -EDOM))
 		require(chunks_of(under_way[k].round, true, norms) == 1 && norms[0]->answered &&
 			agreed(norms[0]) == status);
@@ -306,7 +306,7 @@ static void collect(bool canceled)
 	}
 }
 
-/* What the I/O thread does between two sleeps. */
+/* One turn of the I/O thread. */
 static bool look(void)
 {
 	struct thc_client *c = w.client;
@@ -321,7 +321,7 @@ static bool look(void)
 	return busy;
 }
 
-/* A chunk that waits for its answer, of those there are. */
+/* A chunk in flight, if there is one. */
 static struct asked *some_asked(void)
 {
 	uint8_t which = next(&w.in);
@@ -381,7 +381,7 @@ static void check_joined(void)
 
 	require(w.ready);
 	require(!thc_client_info(w.client, &info) && info.ranks == p->ranks);
-	/* what is not compressed has blocks of its own */
+	/* schemes that do not compress have blocks of their own */
 	require(thc_scheme_is_precise(p->scheme) || info.block == 1U << p->block_log2);
 	require(info.window <= info.data_slots);
 }
@@ -395,7 +395,7 @@ static bool is_modelled(void)
 	       p->block_log2 <= BLOCK_LOG2_RUN && p->ranks <= 16;
 }
 
-/* An agreement in which some rank claims something else. */
+/* Answers an agreement with a different claim of some rank. */
 static void act_claim(void)
 {
 	struct asked *a = some_asked();
@@ -484,7 +484,7 @@ static void act(void)
 	}
 }
 
-/* From now on everybody answers: what was begun ends. */
+/* From now on all chunks are answered, so that every all-reduce ends. */
 static void drain(void)
 {
 	unsigned int looks, k, left;
@@ -564,7 +564,7 @@ static struct thc_client *join(uint8_t how)
 	o.timeout_ms = how & 0x20 ? 3000 : 400;
 	o.join_timeout_ms = 300;
 	o.transport = THC_TRANSPORT_UDP;
-	/* the scalar code takes longer and does the same */
+	/* the scalar code gives the same bits more slowly */
 	o.simd = (how & 0xc1) == 0xc1 ? THC_SIMD_SCALAR : THC_SIMD_AUTO;
 	o.flags = how >> 1 & 3;
 	o.window = how >> 3 & 3;
@@ -607,7 +607,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	w.epoch = (uint32_t)next(&w.in) << 24 | 7;
 	rounds = 0;
 	make_job(ranks, next(&w.in), form);
-	/* the three that do not run the scalar code */
+	/* not with the scalar code */
 	if (!(form & 1) && how & 0x80 && (how & 0xc1) != 0xc1)
 		rate_job(how & 0x40 ? 1 : 2 * (how & 1));
 	w.joining = true;

@@ -6,7 +6,7 @@
  *	- libthc takes the WELCOME that thcd would send to any of its ranks, finds the
  *	  table's hash right and sets up its codec; no sum overflows its lane;
  *	- no port of the group is one of the aggregator's;
- *	- the job, written down as keys or as JSON, is read as the same job again.
+ *	- the job, written down as keys or as JSON, gives the job again when it is read.
  * The solver of tables takes up to a second for one table: where it does, evenly spread
  * levels stand for it (unit/test_table is about the solver).
  */
@@ -113,7 +113,7 @@ static int quick_table(unsigned int bits, unsigned int granularity, double p, st
 	return thc_table_from_values(bits, granularity, p, value, out);
 }
 
-/* What thc_table_choose() promises, but for the least error. */
+/* Keeps thc_table_choose()'s promises, except for the least error. */
 static int quick_choice(const struct thc_table_wish *w, struct thc_table *out)
 {
 	static struct {
@@ -160,7 +160,7 @@ static struct thc_job world_jobs[THC_JOBS_MAX];
 static struct thcd_record world_records[THC_JOBS_MAX];
 static struct thc_seals world_seals[THC_JOBS_MAX];
 
-/* Besides the job's own a rate brings rows of 1 to 6 bits, each with the narrowest sums. */
+/* With a rate a job also has rows of 1 to 6 bits, each with the narrowest sums. */
 static void check_rows(const struct thcd_plan *plan, const struct thc_spec *s)
 {
 	unsigned int bits, n = s->ranks;
@@ -229,7 +229,7 @@ static void read_back(struct thc_announcement *a, struct thc_spec *spec, struct 
 	thc_shards_read(shards, spec, p.record, p.info.bytes);
 }
 
-/* Number 0 of several lists them all, and the others say which they are. */
+/* Number 0 of several aggregators lists all; the others name their number. */
 static void check_shards(const struct thcd_plan *plan, const struct thc_spec *s,
 			 const struct thc_shards *told)
 {
@@ -275,7 +275,7 @@ static void check_joinable(const struct thcd_plan *plan, u16 port)
 /* A plan as keys. */
 struct text {
 	bool	json;
-	bool	begun;	/* a key is there */
+	bool	begun;	/* a key has been written */
 	size_t	used;
 	char	at[8192];
 };
@@ -312,7 +312,7 @@ static void put_table(struct text *t, const struct thcd_plan *plan)
 		put(t, "table", "%s", levels);
 }
 
-/* Item @i of a list, which is one in JSON; elsewhere the key is repeated. */
+/* Item @i of a list in JSON; as a key it is repeated. */
 static void put_item(struct text *t, const char *key, u32 i, const char *item)
 {
 	if (!t->json)
@@ -332,7 +332,7 @@ static void end_items(struct text *t, u32 count)
 	t->begun = true;
 }
 
-/* None is the aggregator's subnets. */
+/* Without prefixes the aggregator's subnets count. */
 static void put_prefixes(struct text *t, const struct thcd_prefixes *p)
 {
 	char name[THC_PREFIX_TEXT];
@@ -525,7 +525,7 @@ static unsigned int keys(void)
 	return n;
 }
 
-/* What a key takes; others than these get a value of the list above. */
+/* Fitting values of a key; other keys get a value of the list above. */
 static const struct {
 	const char *key;
 	const char *value[6];
@@ -574,7 +574,7 @@ static const char *fitting_value(const char *key, uint8_t which)
 	return NULL;
 }
 
-/* A value: one that fits, of the list, a number, or what the input has. */
+/* A value: a fitting one, one of the list, a number, or bytes of the input. */
 static const char *some_value(struct input *in, const char *key, char *room, size_t size)
 {
 	uint8_t what = next(in);
@@ -597,7 +597,7 @@ static const char *some_value(struct input *in, const char *key, char *room, siz
 	return room;
 }
 
-/* Keys with values, most of which fit; whatever is required is there as a rule. */
+/* Keys with values, mostly fitting; required keys are mostly there. */
 static void make_job(struct input *in, char *out, size_t size)
 {
 	uint8_t first = next(in), ranks = next(in);
@@ -627,7 +627,7 @@ static struct thc_addr some_address(struct input *in)
 	return next(in) & 1 ? a : thc_addr_v4(thc_be32(0x0a4d0000 | next(in)));
 }
 
-/* What is left of the input, as text. */
+/* The rest of the input, as text. */
 static char *rest_of(struct input *in)
 {
 	char *text = malloc(in->left + 1);
@@ -694,7 +694,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		error = read_file(&c, &in, &e);
 	else
 		error = read_job(&c, &in, how % 4 == 1, &e);
-	/* the base port that a file sets, or one that --port would */
+	/* the base port of a file, or of --port */
 	if (!error && how & 8)
 		c.port = 1 + (u32)next_bytes(&in, 2) % (65535 - THC_PORT_SPAN);
 	require(!error == !*e.text);

@@ -34,7 +34,7 @@
 #include "xdp.h"
 
 #define JOBS		3
-#define RANKS		3	/* at most */
+#define RANKS		3	/* the largest number */
 #define SLOTS		(JOBS * 6)
 #define PORT		18500
 #define SENT_MAX	16
@@ -128,9 +128,9 @@ static struct thcd d;
 static uint64_t now_ms = 1000;
 static bool flooded;
 static u64 heard_until;	/* ns: until then strangers are owed silence, see is_flood() */
-static u64 rank_until[JOBS][RANKS], leave_until[JOBS][RANKS];	/* and so each rank */
+static u64 rank_until[JOBS][RANKS], leave_until[JOBS][RANKS];	/* the same for each rank */
 
-/* What left since the last look. */
+/* Packets sent since the last check. */
 static struct sent {
 	struct thc_addr to;
 	u16 port;
@@ -231,7 +231,7 @@ struct rank_model {
 	u64 nonce;
 	u64 previous;
 	bool entered;	/* has joined this epoch, if only for a while */
-	u64 answered;	/* ms: by WELCOME, last */
+	u64 answered;	/* ms: time of the last WELCOME */
 };
 
 static struct job_model {
@@ -244,7 +244,7 @@ static struct job_model {
 	struct rank_model rank[RANKS];
 } model[JOBS];
 
-/* The end of the worker, as membership packets are sealed with it. */
+/* The worker's end, which the seals of membership packets cover. */
 static struct thc_end end_of(const struct thc_addr *addr, u16 port)
 {
 	return (struct thc_end){ .addr = *addr, .port = thc_be16(port) };
@@ -264,7 +264,7 @@ static __be64 member_tag(int job, const struct thc_hdr *h, const struct thc_path
 			      payload, (int)(bytes / 8));
 }
 
-/* What a challenge was made for. */
+/* The change that a challenge stands for. */
 struct change {
 	int job;
 	u32 epoch;
@@ -276,7 +276,7 @@ struct change {
 	bool left;
 };
 
-/* What has been asked in this input: a challenge that is right is one of these. */
+/* Challenges of this input; a right challenge is one of them. */
 #define ASKED_MAX	512
 static struct {
 	u8 challenge[THC_CHALLENGE_BYTES];
@@ -285,7 +285,7 @@ static struct {
 } asked[ASKED_MAX];
 static unsigned int asks;
 
-/* What a packet is to come to. */
+/* The expected result of a packet. */
 struct expected {
 	bool admitted;
 	bool challenged;
@@ -295,7 +295,7 @@ struct expected {
 	bool old;	/* in words of version 1 */
 	enum thc_refusal why;
 	bool newly_ready;
-	int job;	/* index of the model, -1: none */
+	int job;	/* index of the model, or -1 */
 	u16 rank;
 	u64 nonce;
 	u8 nonce_bytes[THC_NONCE_BYTES];
@@ -321,7 +321,7 @@ static bool all_heard(const struct job_model *m)
 	return true;
 }
 
-/* Has everybody who joined left a job that had begun? */
+/* Have all ranks that joined left a job that had begun? */
 static bool run_is_over(const struct job_model *m)
 {
 	u32 r;
@@ -332,7 +332,7 @@ static bool run_is_over(const struct job_model *m)
 	return m->ready;
 }
 
-/* The next epoch has another last bit, and is none that a slot never had. */
+/* The next epoch has another last bit and is not 0, the epoch of an unused slot. */
 static u32 epoch_after(const struct job_model *m, u32 epoch)
 {
 	for (epoch++; !epoch || epoch % 2 == m->epoch % 2; epoch++)
@@ -410,7 +410,7 @@ static bool is_right(const struct thc_join *j, const struct change *c)
 	return false;
 }
 
-/* What the JOIN would change. */
+/* The change that the JOIN asks for. */
 static struct change change_of(const struct expected *x, const struct thc_path *path)
 {
 	const struct rank_model *r = &model[x->job].rank[x->rank];
@@ -511,15 +511,15 @@ static u64 number_of(const u8 nonce[THC_NONCE_BYTES])
 	u64 number;
 
 	memcpy(&number, nonce, sizeof(number));
-	/* which is no other one's, then */
+	/* a changed nonce must equal no other one */
 	return memcmp(nonce + 8, rest, sizeof(rest)) ? number ^ 0xdddddddddddddddd : number;
 }
 
 #define JOIN_NS		5000000
 #define LEAVE_NS	2500000
 
-/* Of JOINs that no job admits, and of one rank's, 64 are heard at once and then one in 5 ms. Of one
- * rank's LEAVEs twice as many are.
+/* JOINs that no job admits, and JOINs of one rank, pass at first 64 times and then once in 5 ms.
+ * LEAVEs of one rank pass twice as often.
  */
 static bool is_flood(u64 *until, u64 each)
 {
@@ -557,7 +557,7 @@ static void model_leave(int job, const struct thc_hdr *h, const struct thc_path 
 	reached[LEFT_EARLY].times++;
 }
 
-/* Is it JOIN or LEAVE, whole and as the protocol has it, whoever sealed it? */
+/* Is it a whole, well-formed JOIN or LEAVE, whatever its seal? */
 static bool is_membership(const u8 *packet, size_t length)
 {
 	struct thc_hdr h;
@@ -572,7 +572,7 @@ static bool is_membership(const u8 *packet, size_t length)
 	       !h.bitmap;
 }
 
-/* The job that it names, and whose key. */
+/* The job that the packet names, and whose key it has. */
 static int job_of(const struct thc_hdr *h)
 {
 	int i;
@@ -583,7 +583,7 @@ static int job_of(const struct thc_hdr *h)
 	return -1;
 }
 
-/* Is the JOIN's payload of a worker, as the protocol has it? */
+/* Is the JOIN's payload a worker's, by the protocol? */
 static bool is_a_workers(const struct thc_join *j)
 {
 	static const u8 zero[sizeof(j->reserved2)];
@@ -639,7 +639,7 @@ static struct expected expect_old(const u8 *packet, const struct thc_path *path)
 	return x;
 }
 
-/* Brings the model up to date; what is to be seen of it. */
+/* Updates the model; returns the expected result. */
 static struct expected expect(const u8 *packet, size_t length, const struct thc_path *path)
 {
 	struct expected x = { .job = -1 };
@@ -663,12 +663,12 @@ static struct expected expect(const u8 *packet, size_t length, const struct thc_
 
 /* --- what is compared ------------------------------------------------------------- */
 
-/* The epoch's keys are those of its salt, which is new with each epoch. */
+/* The epoch's keys are derived from its salt, which differs from epoch to epoch. */
 static void check_keys(int i, bool is_new)
 {
 	const struct thcd_record *r = &world_records[described[i].id];
 	const struct thc_seals *s = &world_seals[described[i].id];
-	static __be32 id[JOBS];	/* as it takes time to derive it */
+	static __be32 id[JOBS];	/* kept, since derivation takes time */
 
 	if (is_new && plans[i].seal == THC_SEAL_NH)
 		id[i] = thc_key_id(plans[i].key, described[i].id, r->salt);
@@ -710,7 +710,7 @@ static void check_job(int i)
 	require(job->joined == joined && job->left == left);
 }
 
-/* The WELCOME at @s is sealed by the job's key, -1: by none. */
+/* The WELCOME @s is sealed by the key of job @job; -1: without a key. */
 static void check_sealed(const struct sent *s, int job)
 {
 	const struct thc_member_key none = { .id = 0 }, *key = job < 0 ? &none : &welcome_key[job];
@@ -739,8 +739,7 @@ static u32 be32_at(const u8 *p)
 	return be16_at(p) << 16 | be16_at(p + 2);
 }
 
-/* What is in the records, read as the protocol has them: a job with a rate has rows of one to six
- * bits, each of its own.
+/* Checks the records by the protocol: a job with a rate has rows of one to six bits, one for each.
  */
 static void check_records(const struct sent *s, int job, u32 rank)
 {
@@ -809,7 +808,7 @@ static u32 sum_of(const u8 *packet, size_t length)
 	return thc_sum_fold(s);
 }
 
-/* A WELCOME of version 1: the cookie, whose place the tag has, and the nonce come back. */
+/* A WELCOME of version 1 returns the nonce, and the cookie in the tag's place. */
 static void check_old_refusal(const struct expected *x, const u8 *packet,
 			      const struct thc_path *path)
 {
@@ -827,7 +826,7 @@ static void check_old_refusal(const struct expected *x, const u8 *packet,
 	require(thc_be32(s->h.key_id) == sum_of(all, sizeof(all)));
 }
 
-/* A refusal tells nothing but the reason; who has the job's key can tell that it is thcd's. */
+/* A refusal tells only the reason; a worker with the job's key can see that it is thcd's. */
 static void check_refusal(const struct expected *x, const struct thc_path *path)
 {
 	const struct sent *s = &sent[0];
@@ -845,8 +844,8 @@ static void check_refusal(const struct expected *x, const struct thc_path *path)
 	require(!memcmp(s->payload, &bare, sizeof(bare)));
 }
 
-/* A CHALLENGE goes to where the JOIN came from. What it asks is remembered, and is new unless it
- * was asked for the same change in this minute.
+/* A CHALLENGE goes to the JOIN's sender. It is remembered, and is new unless the same change was
+ * challenged in this minute.
  */
 static void check_challenge(const struct expected *x, const struct thc_path *path)
 {
@@ -875,7 +874,7 @@ static void check_challenge(const struct expected *x, const struct thc_path *pat
 	asked[i].minute = now_ms / 60000;
 }
 
-/* The ranks, but for the JOIN's own, that were in the epoch that it has ended. */
+/* The other ranks that were in the epoch which this JOIN has ended. */
 static u64 others_of(const struct expected *x)
 {
 	unsigned int id = x->admitted ? described[x->job].id : 0;
@@ -886,7 +885,7 @@ static u64 others_of(const struct expected *x)
 	return was->joined & ~was->left & ~(1ULL << x->rank);
 }
 
-/* Each of them is asked to join anew, before anybody is told anything else; how many are. */
+/* Each of these ranks is challenged before any other packet is sent. Returns how many are. */
 static unsigned int check_asked(const struct expected *x)
 {
 	u64 others = others_of(x);
@@ -910,7 +909,7 @@ static void check_sent(const struct expected *x, const u8 *packet, const struct 
 		       bool muted)
 {
 	unsigned int i, to_ranks = x->newly_ready ? model[x->job].ranks : 1, asked_again = 0;
-	/* whoever is ready need not be told that it hears the group */
+	/* after READY no rank needs to hear the group */
 	bool to_group = x->admitted && model[x->job].multicast && !model[x->job].ready;
 
 	if (x->refused && muted) {
@@ -953,7 +952,9 @@ static void check_counters(const struct thcd *was)
 		require(!counted && !d.stats.received);
 }
 
-/* That a rank was told of a new epoch, which thcd beside XDP does not, is no change of its job. */
+/* `told_at` of members is not part of the comparison: it changes when a rank is told of a new
+ * epoch.
+ */
 static void forget_told(void)
 {
 	int i, r;
@@ -1015,7 +1016,7 @@ static struct thc_path some_path(struct input *in, int job, u8 rank)
 	return p;
 }
 
-/* The epoch that a worker says it was in last. */
+/* The last epoch that a worker names. */
 static u32 some_epoch(struct input *in, int job, bool leave)
 {
 	u8 what = next(in);
@@ -1053,7 +1054,7 @@ static void seal(u8 *packet, size_t length, int job, const struct thc_path *path
 	memcpy(packet, &h, sizeof(h));
 }
 
-/* Some of its bytes are changed, before it is sealed or after. */
+/* Changes some bytes, before or after sealing. */
 static void spoil(struct input *in, u8 *packet, size_t length, u8 how, int job,
 		  const struct thc_path *path)
 {
@@ -1065,7 +1066,7 @@ static void spoil(struct input *in, u8 *packet, size_t length, u8 how, int job,
 		seal(packet, length, job, path);
 }
 
-/* What a packet says besides its payload. */
+/* The fields of a packet beside its payload. */
 struct saying {
 	u8	op;
 	int	job;
@@ -1090,7 +1091,7 @@ static size_t put_packet(u8 *packet, struct saying it, const struct thc_path *pa
 	return length;
 }
 
-/* As worker of job @job. */
+/* A JOIN of a worker of job @job. */
 static struct thc_join join_of(int job, u64 nonce)
 {
 	struct thc_join j = {
@@ -1111,7 +1112,7 @@ static void put_heard(struct thc_join *j, int job, bool heard)
 		memcpy(j->challenge, world_records[described[job].id].salt, sizeof(j->challenge));
 }
 
-/* Somebody who keeps what he has read. */
+/* Packets that an attacker keeps. */
 #define RECORDED	64
 static struct {
 	u8 packet[PACKET_MAX];
@@ -1177,7 +1178,7 @@ static void act_membership(struct input *in, u8 op)
 		answer_challenge(it, &path, &j);
 }
 
-/* Says again what was recorded. */
+/* Repeats a recorded packet. */
 static void act_replay(struct input *in)
 {
 	u8 which = next(in);
@@ -1214,8 +1215,8 @@ static void act_all(struct input *in, u8 op)
 	}
 }
 
-/* More strangers than are heard; and who knows the job, but is outside its prefix, has more
- * refusals to come than there are in a second, though each rank is heard as often as it may be.
+/* More JOINs of strangers than pass, and JOINs with the key from outside the prefix: more refusals
+ * than thcd sends in a second, though each rank stays within its rate.
  */
 static void act_flood(struct input *in)
 {
@@ -1264,7 +1265,7 @@ static void act_raw(struct input *in)
 
 	for (i = 0; i < length; i++)
 		packet[i] = next(in);
-	/* of those that are long, a JOIN of version 1 */
+	/* a long input becomes a JOIN of version 1 */
 	if (length >= 192) {
 		length = sizeof(struct thc_hdr) + 16;
 		packet[0] = 1;
@@ -1356,7 +1357,7 @@ static void act(struct input *in)
 		act_raw(in);
 		break;
 	case 12:
-		/* now and then a challenge gets old */
+		/* sometimes long enough for a challenge to expire */
 		now_ms += action >> 4 == 14 ? 60000 : (action >> 4) * 200;
 		if (action >> 4 == 15 && !flooded)
 			act_flood(in);
@@ -1376,7 +1377,7 @@ static void act(struct input *in)
 
 /* --- from the beginning ---------------------------------------------------------------- */
 
-/* Job @i is in epoch @epoch, whatever the clock says; its keys are where they belong. */
+/* Sets job @i's epoch, whatever the clock says, and moves its keys to their places. */
 static void set_epoch(int i, u32 epoch)
 {
 	struct thc_job *job = &world_jobs[described[i].id];
@@ -1393,7 +1394,7 @@ static void set_epoch(int i, u32 epoch)
 	job->epoch = model[i].epoch = epoch;
 }
 
-/* Jobs as they are made, which takes longer than an input. */
+/* Jobs as they were made, for making them takes longer than an input. */
 static struct {
 	struct thc_job job[THC_JOBS_MAX];
 	struct thcd_record record[THC_JOBS_MAX];

@@ -32,19 +32,17 @@
 
 #include "fuzz.h"
 
-/* Called for a clone between the copy of its lanes and the look whether they
- * were still the answer's.
- */
+/* Called for a clone after its lanes are copied and before the slot is checked again. */
 static void fuzz_copied(void);
 #define thc_checksum_udp(acc) (fuzz_copied(), thc_checksum_udp(acc))
 
-/* XDP reads fields wherever they lie; the kernel's compiler knows. */
+/* XDP reads unaligned fields, which the kernel's compiler allows. */
 #pragma clang attribute push(__attribute__((no_sanitize("alignment"))), apply_to = function)
 #include "../../bpf/thc.bpf.c"
 
 #define JOBS		3
 #define JOB_SLOTS	3
-#define DATA_SLOTS	2	/* of them; the last is for norms */
+#define DATA_SLOTS	2	/* the last slot is for norms */
 #define SLOTS		(JOBS * JOB_SLOTS)
 #define RANKS		3
 #define FRAME_MAX	2048
@@ -62,7 +60,7 @@ static struct thc_lanes world_lanes[SLOTS];
 static struct thc_stats world_stats;
 static struct thc_turn world_turn;
 static struct thc_bucket world_strangers;
-static int tokens;	/* left for them: time stands still */
+static int tokens;	/* of the strangers' bucket; time stands still */
 static int rank_tokens[JOBS][RANKS], leave_tokens[JOBS][RANKS];
 static bool told[JOBS][RANKS];	/* that an epoch is over: once */
 static char world_fan[THC_RANKS_MAX + 1];
@@ -72,7 +70,7 @@ static int redirected = -1;	/* entry of the fan */
 
 /* A frame's memory; what lies outside data..data_end is poisoned. */
 static u8 *low_memory;
-static u8 *tail_limit;	/* a frame may grow up to here */
+static u8 *tail_limit;	/* the end of a frame's memory, to which it may grow */
 
 static void *fuzz_lookup(void *map, const void *key)
 {
@@ -124,7 +122,7 @@ static long fuzz_adjust_tail(struct xdp_md *ctx, int delta)
 	return 0;
 }
 
-/* Sanitizers look at what it reads. */
+/* A copy that sanitizers check. */
 static long fuzz_load_bytes(struct xdp_md *ctx, __u32 at, void *to, __u32 bytes)
 {
 	const u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -156,7 +154,7 @@ static void fuzz_submit(void *record, __u64 flags)
 }
 
 #define NOW_NS	1000000000ULL
-#define TOKENS	3	/* at first: few, so that they run out */
+#define TOKENS	3	/* at first; few, so that they are used up */
 
 static __u64 fuzz_clock(void)
 {
@@ -167,7 +165,7 @@ static __u64 fuzz_clock(void)
 
 static u16 tables[JOBS][9][THC_LEVELS_MAX]; /* by the bits of an index */
 
-/* One set for all jobs of an input. A job has two rows, whose sums may be as wide. */
+/* A set holds the rows of all jobs of an input: two rows a job, whose sums may have one width. */
 #define ROW_SETS 4
 #define ROWS 2
 
@@ -187,7 +185,7 @@ static const struct thc_row rows[ROW_SETS][JOBS][ROWS] = {
 };
 static u32 row_set;
 
-/* Levels in any order, whose sum over all ranks has room, the largest one among them. */
+/* Levels in any order, the largest among them; sums of all ranks fit. */
 static void make_table(u16 *table, const struct thc_row *row)
 {
 	u64 most = ((1ULL << row->sum_width) - 1) / RANKS;
@@ -317,7 +315,7 @@ struct contribution {
 	u8 payload[THC_LANE_BYTES];
 };
 
-/* @op: of the first one; @width: of the sum's lanes; @bits: of all indices, 0: none has come */
+/* @op: of the first contribution; @width: of the sum's lanes; @bits: of the indices, 0: none yet */
 static struct shadow {
 	bool used;
 	u32 epoch;
@@ -328,13 +326,13 @@ static struct shadow {
 	struct contribution from[RANKS];
 } shadow[SLOTS][2];
 
-/* Indices and lanes are added alike, and nothing else is combined with another op. */
+/* Indices and lanes are added alike; other ops meet only themselves. */
 static bool may_meet(u8 a, u8 b)
 {
 	return a == b || (a <= THC_OP_ADD && b <= THC_OP_ADD);
 }
 
-/* Where the last one was: half of all CLOSEs go there. */
+/* The slot of the last packet, which half of all CLOSEs name. */
 static struct {
 	u32 job, slot;
 } recent;
@@ -363,7 +361,7 @@ static u32 value_of(int job, const struct shadow *s, const struct contribution *
 	return lane_of(c->payload, s->width, i);
 }
 
-/* Lane @i of those in @bitmap together, without limits. */
+/* Lane @i of the contributions in @bitmap, without overflow. */
 static u64 lane_wanted(int job, const struct shadow *s, u64 bitmap, int i)
 {
 	u64 want = 0;
@@ -374,7 +372,7 @@ static u64 lane_wanted(int job, const struct shadow *s, u64 bitmap, int i)
 
 		if (!(bitmap >> r & 1))
 			continue;
-		/* ranks above 31 there are none */
+		/* there is no rank above 31 */
 		if (s->op == THC_OP_CLAIM_HIGH || (s->op == THC_OP_CLAIM && i / 8 != r))
 			v = 0;
 		if (s->op == THC_OP_OR)
@@ -387,7 +385,7 @@ static u64 lane_wanted(int job, const struct shadow *s, u64 bitmap, int i)
 	return want;
 }
 
-/* Do indices meet lanes that are no sums of such, too large for the word of lane @i? */
+/* Do lanes that are no sums of indices meet indices, and overflow the word of lane @i? */
 static bool spills(int job, const struct shadow *s, u64 bitmap, int i)
 {
 	int lanes = 64 / s->width, k, r;
@@ -433,14 +431,14 @@ static u8 ttl_of(const u8 *h)
 	return udp[-20] == 0x45 ? udp[-12] : udp[-33];
 }
 
-/* The chunk of a slot's generation, as protocol.md numbers them. */
+/* The chunk of a slot's generation, by protocol.md. */
 static u32 chunk_of(int slot, u32 generation)
 {
 	return slot < DATA_SLOTS ? generation * DATA_SLOTS + slot :
 				   generation * (JOB_SLOTS - DATA_SLOTS) + slot - DATA_SLOTS;
 }
 
-/* Where IP begins, and THC, in a frame that was taken for one. */
+/* The start of IP, and of THC, in a frame taken for a packet. */
 static const u8 *ip_header(const u8 *frame)
 {
 	u32 proto = frame[12] << 8 | frame[13];
@@ -472,7 +470,7 @@ static u64 nh_of(const u32 *key, const u8 *payload, u32 bytes)
 	return sum;
 }
 
-/* The sum of version 1, its field taken as zero. */
+/* The sum of version 1, with its own field as zero. */
 static u32 sum_of(const struct thc_hdr *h, const u8 *more, u32 bytes)
 {
 	struct thc_sum none = { 0, 0 };
@@ -491,7 +489,7 @@ static u32 header_words(const struct thc_hdr *h, u64 *out)
 	return 5;
 }
 
-/* Of data, answers, WAIT. */
+/* The tag of data, answers and WAIT. */
 static __be64 data_tag(int job, const struct thc_seal_key *key, const struct thc_hdr *h,
 		       const u8 *payload, u32 bytes)
 {
@@ -526,7 +524,7 @@ static __be64 member_tag(int job, const struct thc_member_key *key, const struct
 	return thc_be64(thc_siphash(key->sip, word, n + bytes / 8));
 }
 
-/* Who sent the frame with THC at @at. */
+/* The sender of the frame with THC at @at. */
 static struct thc_end end_of(const u8 *frame, size_t at)
 {
 	const u8 *udp = frame + at - 8, *ip = ip_header(frame);
@@ -611,7 +609,7 @@ static u32 ones(u32 sum, const u8 *p, size_t n)
 	return sum;
 }
 
-/* Who is told to be in the generation is, and only there; one who differs is not. */
+/* WAIT's contributors include its receiver, unless that one differs. */
 static void check_wait(const struct thc_slot *s, const struct thc_hdr *h, u64 bitmap)
 {
 	u32 generation = thc_be32(h->generation);
@@ -670,7 +668,7 @@ static void check_answer_header(const struct thc_hdr *h, const u8 *payload, u32 
 	}
 }
 
-/* A frame that left: look at it as its receiver would. */
+/* Checks a sent frame as its receiver would. */
 static void check_sent(const u8 *frame, size_t size)
 {
 	const u8 *ip = frame + 14, *udp;
@@ -717,16 +715,16 @@ static struct xdp_md put_frame(u8 *at, const u8 *frame, size_t size, size_t tail
 
 /* --- a slot that is taken while an answer is copied out of it ------------------ */
 
-static int theft;	/* 1..7: in that clone, 0: never */
+static int theft;	/* 1 to 7: number of the clone in which the slot is taken; 0: never */
 static u64 thefts, packets;
 static struct {
 	struct thc_slot *slot;	/* NULL: nothing to be taken */
 	struct thc_generation *generation;
-	int clones;		/* until it happens */
+	int clones;		/* clones until then */
 	bool taken;
 } victim;
 
-/* What another CPU does that opens the next but one generation, or an epoch. */
+/* Another CPU opens the next but one generation, or another epoch. */
 static void take_slot(u32 by)
 {
 	if (theft & 1)
@@ -763,7 +761,7 @@ static void victim_restore(void)
 	victim.slot = NULL;
 }
 
-/* What the devmap does: clones that can grow, then the frame itself that cannot. */
+/* Acts as the devmap: clones, which can grow, and then the frame, which cannot. */
 static void send_clones(struct xdp_md *ctx, int entries)
 {
 	size_t size = ctx->data_end - ctx->data;
@@ -813,7 +811,7 @@ static void check_after(const struct thc_stats *before)
 		require(!world_slots[i].lock);
 }
 
-/* Who sends: job, rank, address and port. */
+/* Checks the sender: job, rank, address and port. */
 static enum thc_drop_reason unknown_sender(const struct thc_hdr *h, const struct thc_end *end)
 {
 	int job = thc_be16(h->job), rank = thc_be16(h->rank);
@@ -844,7 +842,7 @@ static bool is_heard(const u8 *payload)
 	return (udp[2] << 8 | udp[3]) == THC_PORT_DEFAULT;
 }
 
-/* Of JOIN and LEAVE. */
+/* Checks the form of JOIN and LEAVE. */
 static enum thc_drop_reason bad_membership_form(const struct thc_hdr *h, const u8 *payload,
 						u32 length)
 {
@@ -953,7 +951,7 @@ static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 		return take(&tokens);
 	if (h.version != THC_VERSION)
 		return THC_DROP_VERSION;
-	/* only job 0 takes packets from any distance */
+	/* only job 0 accepts any TTL */
 	if (thc_be16(h.job) && thc_be16(h.job) < JOBS && ttl_of(frame + at) < SENT_TTL)
 		return THC_DROP_HOPS;
 	if (h.op == THC_OP_JOIN)
@@ -965,7 +963,7 @@ static enum thc_drop_reason first_reason(const u8 *frame, size_t at)
 				      bad_data(&h, payload, length);
 }
 
-/* Notes what an answer to the frame will be about. */
+/* Remembers the request that an answer will be for. */
 static void note_asked(const u8 *frame, size_t size)
 {
 	size_t at = size < 60 ? size : header_offset(frame);
@@ -979,7 +977,7 @@ static void note_asked(const u8 *frame, size_t size)
 	asked.rank = thc_be16(h.rank) % RANKS;
 }
 
-/* The frame was counted, for what reason: is that the first one there is? */
+/* Is the reason under which the frame was counted the first that applies? */
 static void check_reason(const u8 *frame, size_t size, const struct thc_stats *before)
 {
 	enum thc_drop_reason why, got = THC_DROP_NONE;
@@ -990,7 +988,7 @@ static void check_reason(const u8 *frame, size_t size, const struct thc_stats *b
 	for (i = 1; i < THC_DROP_REASONS; i++)
 		if (world_stats.drop[i] > before->drop[i])
 			got = i;
-	/* those of the frame, which has no header to look at */
+	/* reasons of the frame, which has no THC header */
 	if (got == THC_DROP_TRUNCATED || got == THC_DROP_IP_OPTIONS || got == THC_DROP_FRAGMENT)
 		return;
 	require(size >= at + sizeof(struct thc_hdr));
@@ -1120,7 +1118,7 @@ static size_t put_headers(u8 *frame, int job, int rank, int slot, size_t bytes, 
 	return udp + 8;
 }
 
-/* What kind of packet a worker sends, and where. */
+/* A worker's packet and its destination. */
 struct request {
 	int job;
 	int rank;
@@ -1145,7 +1143,7 @@ static struct shape shape_of(const struct request *r)
 	return s;
 }
 
-/* Lays out a well-formed packet without its tag; *@head: where THC begins. */
+/* Lays out a right packet without its tag; *@head: the start of THC. */
 static size_t put_request(u8 *frame, const struct request *r, size_t *head)
 {
 	const struct shape shape = shape_of(r);
@@ -1180,7 +1178,7 @@ static void seal(u8 *frame, size_t head, const struct request *r)
 	struct thc_hdr h;
 
 	memcpy(&h, frame + head, sizeof(h));
-	/* of one that is too long the length is asked first */
+	/* a payload that is too long is refused for its length first */
 	if ((h.op == THC_OP_JOIN || h.op == THC_OP_LEAVE) && bytes <= MEMBERSHIP_MAX)
 		h.tag = member_tag(r->job, &s->join, &h, &end, payload, bytes);
 	else
@@ -1239,7 +1237,7 @@ static size_t cut(struct input *in, size_t size)
 	return size - off % size;
 }
 
-/* A packet that fits its job, then up to seven bytes changed. */
+/* A right packet, in which up to seven bytes are then changed. */
 static void act_packet(struct input *in, bool sealed)
 {
 	u8 who = next(in), where = next(in), changes = next(in), frame[FRAME_MAX];
@@ -1259,21 +1257,21 @@ static void act_packet(struct input *in, bool sealed)
 	for (i = changes & 7; i; i--) {
 		size_t byte = (next(in) << 8 | next(in)) % size;
 
-		/* most of them in the headers, where they matter most */
+		/* mostly in the headers */
 		if (changes & 0x20)
 			byte %= head + sizeof(struct thc_hdr);
 		frame[byte] ^= next(in);
 	}
 	if (sealed && !(changes & 0x10))	/* changed by its sender: the tag is right */
 		seal(frame, head, &r);
-	if (changes & 0x40)	/* cut short, or with something behind it */
+	if (changes & 0x40)	/* cut, or with bytes behind it */
 		size = changes & 0x80 ? size + next(in) % 64 : cut(in, size);
 	else if (changes & 0x80 && r.job != 1)
 		size = spoil_ip(frame, size, head, where >> 6);
 	receive(frame, size);
 }
 
-/* Lanes of sums by a row, which may meet its indices; of 4 bits there are none. */
+/* The shape of lanes that meet a row's indices; 4-bit sums have none. */
 static int shape_of_sums(const struct thc_row *row)
 {
 	switch (row->sum_width) {
@@ -1287,8 +1285,8 @@ static int shape_of_sums(const struct thc_row *row)
 	return 0;
 }
 
-/* All ranks contribute to the next generation, in some order, once or twice; of those who send
- * indices some send lanes.
+/* All ranks contribute to the next generation, in some order, once or twice; some send lanes
+ * instead of indices.
  */
 static void act_round(struct input *in)
 {
@@ -1338,7 +1336,7 @@ static void act_close(struct input *in)
 	k = r.generation & 1;
 	require(world_slots[index].generation[k].state == THC_CLOSED &&
 		world_slots[index].generation[k].count >= world_jobs[job].quorum);
-	/* host words of little-endian lanes */
+	/* lanes are little-endian words */
 	check_lanes(job, index, r.generation, world_slots[index].generation[k].bitmap,
 		    (const u8 *)world_lanes[index].word[k]);
 }
@@ -1376,7 +1374,7 @@ static void count_reached(void)
 		((u64 *)&reached)[i] += ((const u64 *)&world_stats)[i];
 }
 
-/* Fuzzing that never gets past the parser proves nothing: it is no pass. */
+/* A run whose inputs never pass the parser must not pass. */
 static void report_reached(void)
 {
 	int i, missing = 0;
@@ -1394,7 +1392,7 @@ static void report_reached(void)
 	printf(" thefts %llu\n# %llu inputs, %llu packets, %d outcomes never reached\n", thefts,
 	       (unsigned long long)inputs, packets, missing);
 	fflush(stdout);
-	/* fewer are a crash that is looked at */
+	/* a run with fewer inputs examines a crash */
 	if (inputs >= FUZZ_ENOUGH && missing)
 		_exit(1);
 }
@@ -1411,7 +1409,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		fprintf(stderr, "no memory at 0x10000000: another mapping is there\n");
 		exit(1);
 	}
-	/* A loader writes .rodata before it is frozen; so do we. */
+	/* A loader writes .rodata before it is frozen, and so does this test. */
 	if (mprotect((void *)((uintptr_t)&thc_config & -page), 2 * page, PROT_READ | PROT_WRITE)) {
 		perror("mprotect");
 		exit(1);
