@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Speed of the codec beside memcpy of the same floats, on one core.  The runs of all four are
- * interleaved, so that a noisy neighbour slows them alike, and medians are compared.  JSON on
- * stdout; what a round over the network costs is measured elsewhere.
+ * Speed of the codec and of memcpy of the same floats, on one core. The four take turns, so that a
+ * busy neighbour slows them alike, and medians are compared. JSON on stdout; a round over the
+ * network is measured elsewhere.
  */
 #include <getopt.h>
 #include <math.h>
@@ -18,8 +18,7 @@
 #define BUCKET_MIB	25
 #define RANKS		4
 
-/* Bits up and down with a rate: as many as without. Norms of blocks are up to so many octaves
- * apart.
+/* Bits up and down with a rate, as many as without; and the range of the blocks' norms in octaves.
  */
 #define RATE		12000
 #define OCTAVES		4
@@ -36,7 +35,7 @@ enum work {
 	WORKS
 };
 
-/* Error memory, before a round and after it. */
+/* Error memory before and after a round. */
 struct memory {
 	float *now;
 	float *next;
@@ -97,8 +96,8 @@ static void bench_init(struct bench *b)
 		b->counts[i] = RANKS;
 }
 
-/* Norms of gradient + memory, which go to what is the memory afterwards: @v is that, or the
- * gradient alone without one.
+/* Norms of gradient + memory. The sum is stored where the new memory will be, and @v names it;
+ * without a memory @v names the gradient.
  */
 static int begin(struct bench *b, const struct thc_codec *c, struct memory *m, struct thc_values *v)
 {
@@ -131,7 +130,7 @@ static int compress(struct bench *b, struct memory *m, uint64_t round)
 	return ret;
 }
 
-/* Rows as thcd has them with a rate, and their classes. */
+/* The rows that thcd makes for a rate, and their classes. */
 static int rate_init(struct bench *b, unsigned int correlated, enum thc_simd simd)
 {
 	struct thc_table_wish wish = { .size = sizeof(wish), .ranks = RANKS };
@@ -160,7 +159,7 @@ static int rate_init(struct bench *b, unsigned int correlated, enum thc_simd sim
 	return ret;
 }
 
-/* Block @i to @to; returns where the next one goes. */
+/* Compresses block @i to @to; returns the place of the next block. */
 static uint8_t *compress_block(struct bench *b, const struct thc_codec *codec,
 			       const struct thc_values *v, const struct memory *m, uint64_t round,
 			       size_t i, uint8_t *to)
@@ -176,7 +175,7 @@ static uint8_t *compress_block(struct bench *b, const struct thc_codec *codec,
 	return to + bytes;
 }
 
-/* Norms, and block by block, as libthc compresses what it sends: with a rate class by class. */
+/* Norms and compression block by block, as in libthc: with a rate class by class. */
 static int compress_blocks(struct bench *b, struct memory *m, uint64_t round, bool rated)
 {
 	const struct thc_rate_goal goal = {
@@ -287,7 +286,7 @@ static void usage(FILE *to)
 		RANKS);
 }
 
-/* Other numbers of bits than 4: uniform, unless told otherwise. */
+/* Bits other than 4: uniform, unless @granularity says otherwise. */
 static int make_table(unsigned int bits, unsigned int granularity, struct thc_table *out)
 {
 	const struct thc_table_wish wish = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Speed of the scheme none's loops (userspace/libthc/fixed.h) beside memcpy of the same floats, on
- * one core: from values to lanes, scales included, and from lanes to means. The runs of all are
- * interleaved, and medians are compared. JSON on stdout.
+ * Speed of scheme none's loops (userspace/libthc/fixed.h) and of memcpy of the same floats, on one
+ * core: from values to lanes, with scales, and from lanes to means. All take turns, and medians
+ * are compared. JSON on stdout.
  */
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ struct bench {
 	const struct thc_fixed_ops *ops;
 	float			*values;
 	float			*out;
-	int32_t			*lanes;		/* THC_LIMBS_MAX groups' worth is enough */
+	int32_t			*lanes;		/* room for groups of THC_LIMBS_MAX digits */
 	struct thc_scale	*scale;
 	double			limbs;
 };

@@ -2,8 +2,8 @@
 /*
  * The lane loops that thc.ko lends XDP, in user space on one CPU: nanoseconds
  * for one payload, combined with 1024 bytes of lanes (1024 coordinates of 8
- * bits, 512 of 16, 256 of 32, 2048 of 4), per instruction set that this CPU
- * has. b3s8 is 3 bits of an index with sums of 8 bits. nh512 and nh1024 are NH
+ * bits, 512 of 16, 256 of 32, 2048 of 4), per instruction set of this CPU. b3s8 is 3 bits of
+ * an index with sums of 8 bits. nh512 and nh1024 are NH
  * of a payload, and of lanes, of so many bytes; tag512 and tag1024 the tag of a
  * packet by the seal nh.
  *
@@ -11,7 +11,7 @@
  *	slots	4096 slots in random order: 4 MiB of lanes, as bench_xdp
  *
  * Medians over repetitions that take the sets in turn. What the kernel adds in
- * thc.ko, kernel_fpu_begin() and the call out of BPF, is not in them.
+ * thc.ko, kernel_fpu_begin() and the call out of BPF, is not included.
  */
 #include <getopt.h>
 #include <sched.h>
@@ -54,7 +54,7 @@ static const struct thc_row rows[ROWS] = {
 	THC_FORMATS_GROUP(BITS_OF_ROW)
 };
 static const char *const ways[WAYS] = { "hot", "slots" };
-/* The first 16 of them for 4 bits. */
+/* For 4 bits the first 16 levels are used. */
 static const u16 table[64] = {
 	0,  3,	5,  7,	9,  11, 13, 15, 16, 18, 20, 22, 24, 26, 28, 31, 32, 33, 35, 36, 37, 38,
 	40, 41, 42, 43, 45, 46, 47, 48, 50, 51, 52, 53, 55, 56, 57, 58, 60, 61, 62, 63, 65, 66,
@@ -89,7 +89,7 @@ static void prepare(void)
 		thc_pairs_init(&row_pairs[i], table, rows[i].bits);
 }
 
-/* As thc_kfunc_tag_512() makes it. */
+/* Computes the tag like thc_kfunc_tag_512(). */
 static void tag(const struct thc_simd_ops *ops, int words)
 {
 	struct thc_siphash s;
@@ -140,7 +140,7 @@ static void combine(const struct thc_simd_ops *ops, int kind, u64 *to)
 	}
 }
 
-/* Nanoseconds a payload, for one pass over as many as there are slots. */
+/* Nanoseconds per payload, over a pass with as many payloads as slots. */
 static double pass(const struct thc_simd_ops *ops, int kind, int way)
 {
 	struct timespec a, b;
@@ -153,7 +153,7 @@ static double pass(const struct thc_simd_ops *ops, int kind, int way)
 	return ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / SLOTS;
 }
 
-/* What this CPU can run. */
+/* The instruction sets of this CPU. */
 static int sets(const struct thc_simd_ops **set)
 {
 	int n = 0;

@@ -26,7 +26,7 @@ enum work { MEMCPY, ANALYSE, ANALYSE_EXACT, PACK, UNPACK, ANALYSE_OWN, PACK_OWN,
 static const char *const name[WORKS] = { "memcpy", "analyse",	  "analyse_exact", "pack",
 					 "unpack", "analyse_own", "pack_own" };
 
-/* Of 10000 values so many are not zero. */
+/* Nonzero values in 10000. */
 static const unsigned int densities[] = { 1000, 100, 10 };
 enum { DENSITIES = sizeof(densities) / sizeof(*densities) };
 

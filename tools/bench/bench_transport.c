@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One rank of the comparison of libthc's transports, in its own namespace for
- * as long as transport.py wants it. Two clients in two jobs of one aggregator:
- * over UDP sockets and over an AF_THC socket. Each line on stdin names one
- * ("udp", "af_thc"): one bucket is reduced through it, and one JSON object on
- * stdout says what that took. "udp calls": its system calls are counted, all
- * those of the process, by the kernel's tracepoint; times of such a round are
- * not to be used. On User-mode Linux there is no such tracepoint.
+ * One rank in the comparison of libthc's transports, in its own namespace until transport.py ends
+ * it. Two clients in two jobs of one aggregator: one over UDP sockets, one over an AF_THC socket.
+ * Each line on stdin names one ("udp", "af_thc"): it reduces a bucket, and a JSON object on stdout
+ * tells the costs. "udp calls" also counts all system calls of the process, by the kernel's
+ * tracepoint; the time of such a round is not valid. User-mode Linux lacks the tracepoint.
  */
 #include <err.h>
 #include <errno.h>
@@ -100,7 +98,7 @@ static struct cost now(void)
 	};
 }
 
-/* The call that stops the counter is its last one. */
+/* The ioctl() that stops the counter is counted last. */
 static uint64_t calls_counted(int counter)
 {
 	uint64_t calls = 0;

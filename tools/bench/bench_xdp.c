@@ -57,7 +57,7 @@
 #include "bench.skel.h"
 #include "samples.h"
 
-#define PARTS (BENCH_SLOTS / BENCH_PART) /* of a pass */
+#define PARTS (BENCH_SLOTS / BENCH_PART) /* parts of a pass */
 #define ADDED (BENCH_RANKS - 1) /* passes; the last rank completes */
 #define REPS_MAX 101
 #define MAPPINGS_MAX 8
@@ -68,13 +68,13 @@
 #define SERVER 0x0100000aU /* 10.0.0.1 */
 #define CLIENT(r) (0x0200000aU + ((u32)(r) << 24))
 
-/* ADD has no table, and is there for its length. ADD32 is what the scheme none sends. Of BITS8 the
- * payload is copied before it is sealed. The others are classes.
+/* ADD has no table, and shows the cost of its length. ADD32 is scheme none's op. The payload of
+ * BITS8 is copied before it is sealed. The others are classes.
  */
 enum scheme { LUT, LINEAR, ADD, ADD32, BITS8, CLASSES, SCHEMES = CLASSES + 12 };
 enum seal { NONE, SUM, NH, SEALS }; /* those of thc_seal_type */
 
-/* struct format - of a scheme: bits of a coordinate that comes, and of its sum */
+/* struct format - bits of a scheme's coordinate on its way up, and of its sum */
 static const struct format {
 	const char *name;
 	u8 width, sum;
@@ -152,7 +152,7 @@ static void *map_memory(struct bpf_map *map, size_t size)
 	return p;
 }
 
-/* Classes of one width are rows of one job, and no class has headers of its own for long. */
+/* Classes of one width are rows of one job, and share its prepared headers. */
 static u32 job_of(enum scheme scheme)
 {
 	return scheme < CLASSES ? scheme : CLASSES + (u32)formats[scheme].sum / 8;
@@ -173,7 +173,7 @@ static u32 frame_bytes(enum scheme scheme)
 	return FRAME_HEAD + sizeof(struct thc_hdr) + payload_bytes(scheme);
 }
 
-/* One of @scheme's packets, whose THC header is to come, and what an answer overwrites. */
+/* Makes a packet of @scheme without its THC header, and with room for an answer. */
 static void make_frame(enum scheme scheme)
 {
 	struct ethhdr *eth = (void *)frame;
@@ -211,7 +211,7 @@ static bool has_table(enum scheme scheme)
 	return scheme != ADD && scheme != ADD32;
 }
 
-/* Is there a bare loop of the scheme? */
+/* Has the scheme a bare loop? */
 static bool has_bare(enum scheme scheme)
 {
 	return scheme == LUT || scheme == LINEAR || scheme == ADD32;
@@ -259,7 +259,7 @@ static void make_job(enum scheme scheme)
 	job->port_base = PORT;
 	job->group = thc_addr_v4(0x010000efU);
 	job->group_port = thc_be16(PORT + 1);
-	/* one test packet has one source: all ranks share it */
+	/* a test packet has one source, which all ranks share */
 	for (r = 0; r < BENCH_RANKS; r++) {
 		job->member[r].addr = thc_addr_v4(CLIENT(0));
 		job->member[r].port = thc_be16(40000);
@@ -268,7 +268,7 @@ static void make_job(enum scheme scheme)
 	job->active = 1;
 }
 
-/* Which numbers a key has does not matter: the time is the same. */
+/* The keys' values do not affect the time. */
 static void make_seals(enum scheme scheme)
 {
 	u64 *key = (void *)&seals[job_of(scheme)];
@@ -318,8 +318,8 @@ static void read_stats(struct thc_stats *sum)
 }
 
 /* Runs @prog over @passes passes of @scheme's prepared headers; returns ns a
- * packet, from pass @timed on. Each pass counts with its median part, so that
- * an interruption does not.
+ * packet, from pass @timed on. A pass counts by the median of its parts, so that an
+ * interruption has no effect.
  *
  * One TEST_RUN for all of them: with repetitions, each call waits twice for
  * all CPUs (the kernel patches its XDP dispatcher) and then finds cold caches.
@@ -345,7 +345,7 @@ static double run(struct bpf_program *prog, enum scheme scheme, int timed, int p
 		exit(1);
 	}
 	for (pass = timed; pass < passes; pass++, t += PARTS) {
-		/* nobody notes when the last part ends */
+		/* the end of the last part is not recorded */
 		n = pass < passes - 1 ? PARTS : PARTS - 1;
 		for (i = 0; i < n; i++)
 			part[i] = (double)(t[i + 1] - t[i]) / BENCH_PART;
@@ -434,7 +434,7 @@ static void set_seal(enum scheme scheme, enum seal seal)
 		make_headers(scheme, r);
 }
 
-/* All contributions but those that finish a slot, or with @complete these alone. */
+/* All contributions that do not finish a slot, or with @complete those that do. */
 static double run_full(enum scheme scheme, bool complete)
 {
 	int first = complete ? ADDED : 0, passes = complete ? BENCH_RANKS : ADDED;
@@ -474,7 +474,7 @@ static void repetition(enum scheme scheme, int rep)
 
 	make_frame(scheme);
 	set_seal(scheme, NH);
-	run_full(scheme, true); /* what has just been loaded is touched, untimed */
+	run_full(scheme, true); /* untimed: touches the programs just loaded */
 	if (scheme >= CLASSES || classes_alone) {
 		samples[scheme].full[NH][rep] = run_full(scheme, false);
 		return;
@@ -488,7 +488,7 @@ static void repetition(enum scheme scheme, int rep)
 	}
 }
 
-/* What 1024 coordinates of the class cost beside those of lut. */
+/* Cost of 1024 coordinates of the class, relative to lut. */
 static double class_ratio(enum scheme scheme)
 {
 	double all[REPS_MAX];
@@ -499,8 +499,8 @@ static double class_ratio(enum scheme scheme)
 	return median(all, reps) * formats[scheme].sum / 8;
 }
 
-/* Median of what @seal adds, beside the seal @other, to the packets of the schemes @from to @to;
- * @sent: to their answers.
+/* Median of what @seal costs more than @other, for the packets of schemes @from to @to; @sent: for
+ * their answers.
  */
 static double seal_cost(enum seal seal, enum seal other, bool sent, enum scheme from,
 			enum scheme to)
@@ -522,8 +522,8 @@ static double seal_cost(enum seal seal, enum seal other, bool sent, enum scheme 
 	return median(all, n);
 }
 
-/* Pairs of seals. The sum is what packets had before there were keys: what nh costs beside it is
- * the price of their being sealed.
+/* Pairs of seals. Packets had the sum before there were keys: what nh costs more is the price of
+ * the key.
  */
 enum { COMPARED = 3 };
 static const struct compared {
@@ -549,8 +549,8 @@ static double median_of(const double *v)
 	return median(copy, reps);
 }
 
-/* What the program costs beside the bare loop with the same prologue, without a seal: the median of
- * the differences inside a repetition.
+/* Cost of the program above the bare loop with the same prologue, without a seal: the median of
+ * differences within a repetition.
  */
 static double above_bare(enum scheme scheme)
 {
@@ -563,7 +563,7 @@ static double above_bare(enum scheme scheme)
 	return median(all, reps);
 }
 
-/* An answer needs an entry to be redirected to; lo takes no part in it. */
+/* An answer must have an entry for its redirect; lo does not take part. */
 static void fill_fan(void)
 {
 	struct bpf_devmap_val val = { .ifindex = 1,

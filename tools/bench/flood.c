@@ -44,7 +44,8 @@
 #define REPS 31
 #define REPEAT 200000 /* packets of a repetition */
 #define PORT 18500
-/* Names of keys: of the job's for JOINs, and of none; the job's for data is 0. */
+/* Names of keys: the job's for JOINs, and one that no key has; the job's key for data has name 0.
+ */
 #define JOIN_KEY 0x89abcdefU
 #define STRANGE_KEY 0x01234567U
 #define WORKER 0x0a000002U
@@ -108,7 +109,7 @@ static void make_frame(struct frame *f, u8 op, u8 width, u16 job, u32 key_id, si
 	f->thc.key_id = thc_be32(key_id);
 }
 
-/* A JOIN of a worker's form: only its key or its tag is wrong. */
+/* A worker's JOIN, wrong only in its key or tag. */
 static void fill_join(struct frame *f)
 {
 	const struct thc_join j = {
@@ -162,7 +163,7 @@ static int packet_socket(const char *interface)
 	return fd;
 }
 
-/* Different source ports: a NIC would spread them. */
+/* Different source ports, by which a NIC would spread the packets. */
 static void make_flood(struct frame *f, char **argv)
 {
 	u32 key_id = strtoul(argv[9], NULL, 16);
@@ -252,10 +253,10 @@ enum packet { BARE, STRANGE_JOIN, FORGED_JOIN, DATA, PACKETS };
 
 /**
  * struct refused - a packet that the program refuses
- * @name: of its cost in JSON
- * @words: of its cost in the table
+ * @name: its key in JSON
+ * @words: its row's name in the table
  * @key_id: name of the key that it claims
- * @reason: under which it is counted
+ * @reason: drop reason under which it is counted
  */
 static const struct refused {
 	const char *name, *words;
@@ -274,7 +275,7 @@ static const struct refused {
 		   512, 0, THC_DROP_TAG },
 };
 
-/* Job 0 with one worker, and no token for strangers on any CPU. */
+/* Job 0 with one worker; no CPU has a token for strangers. */
 static struct thc_bpf *load_aggregator(u32 address)
 {
 	int cpus = libbpf_num_possible_cpus(), c;
@@ -296,7 +297,7 @@ static struct thc_bpf *load_aggregator(u32 address)
 		fail("mapping the jobs");
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.seals_of), &key, &seals, 0))
 		fail("filling the seals");
-	/* data is asked for its tag only if it comes from a worker's address */
+	/* data is checked for its tag only if its sender is a worker */
 	jobs[0].member[0].addr = thc_addr_v4(htonl(WORKER));
 	jobs[0].member[0].port = htons(WORKER_PORT);
 	jobs[0].ranks = 2;

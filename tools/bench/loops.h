@@ -62,7 +62,7 @@ struct loops_options {
 	int runs;
 };
 
-/* Does not return if there is nothing to measure. */
+/* Exits if there is nothing to measure. */
 static inline struct loops_options loops_parse(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -96,8 +96,8 @@ static inline struct loops_options loops_parse(int argc, char **argv)
 	return o;
 }
 
-/* Calls @once for each of @works, in turns, @runs times after one that warms up, and sets @took to
- * medians in ms. Returns 0, or what @once returned.
+/* Calls @once for each of @works in turns, @runs times after a first run that does not count; sets
+ * @took to medians in ms. Returns 0, or @once's error.
  */
 static inline int loops_measure(int (*once)(void *context, int work, int run), void *context,
 				int works, int runs, double *took)
