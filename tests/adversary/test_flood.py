@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A host of the LAN that floods the aggregator with JOINs without the job's key. A bucketful a
-CPU reaches thcd, the rest ends in XDP; whoever belongs to the job joins and works beside the
-flood. Counted, not timed: tools/bench/flood.py has the times.
+"""A host of the LAN floods the aggregator with JOINs without the job's key. The rate limit lets
+a burst per CPU through to thcd, and XDP drops the rest; the job's ranks join and reduce during
+the flood. The test counts packets; tools/bench/flood.py measures times.
 """
 import os
 import sys
@@ -25,9 +25,9 @@ COUNT = 50000
 
 
 class Flood:
-    """JOINs with another key, with none, to jobs that are not there and of ranks beyond n, and
-    every fifth with the name of the job's key, from a thread that stops when it is told to and
-    has sent LEAST.
+    """A thread sends JOINs with another key, without a key, to unknown jobs, with a rank beyond n,
+    and (every fifth) with the name of the job's key and a wrong tag. It stops when it is told to
+    and has sent LEAST JOINs.
     """
 
     def __init__(self, net, worker, job, key):
@@ -82,7 +82,7 @@ def stranger__floods_and_is_not_heard():
         assert stats["adds_up"], stats
         assert dropped > LEAST / 2, "the flood was not dropped"
         assert forged > LEAST / 10, "the name of the key is enough"
-        # a link may lose some, but none may be counted elsewhere
+        # a link may lose JOINs, but no JOIN may be counted elsewhere
         assert BURST <= refused <= most, f"thcd has refused {refused}, {most:.0f} may be"
         others = {name: n for name, n in stats["drops"].items()
                   if n and name not in ("flood", "tag")}

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Another host of the workers' and the aggregator's network: a plain user there, who may
-join groups, and root, who has raw sockets. The network does not check source addresses.
-Neither has the job's key; what they send from their own address is refused even with it.
+"""Attacks from another host of the workers' and the aggregator's network: by a plain user, who
+may join groups, and by root, who has raw sockets. The network does not check source addresses.
+Neither user has the job's key; packets from their own address are refused even with the key.
 """
 import contextlib
 import os
@@ -43,7 +43,7 @@ def lan__hears_the_group():
 
 @prevented(ROOT, "hears the sums, with `reply=fanout`, behind a switch")
 def lan__hears_nothing_where_answers_are_unicast():
-    """Not even with a packet socket, which sees what the switch brings."""
+    """A packet socket, which sees all frames from the switch, gets no packet of the job."""
     with Bed(reply="fanout") as bed:
         seen = []
         with netns.in_namespace(bed.net.worker(2), lambda: socket.socket(
@@ -62,7 +62,7 @@ def lan__hears_nothing_where_answers_are_unicast():
 
 @prevented(USER, "takes a rank with what it has heard")
 def lan__takes_no_rank():
-    """It knows all but the key: the group's WELCOME has the key's name and the salt."""
+    """The user knows all but the key: WELCOME to the group has the key's name and the salt."""
     with Bed() as bed:
         bed.start()
         session, address = bed.session(), bed.net.address(2)
@@ -95,9 +95,9 @@ def lan__spoofs_no_worker():
 
 @prevented(ROOT, "stops sums by questions of hosts that are not there, with `--software`")
 def lan__fills_no_room_that_sums_need():
-    """Answers to such hosts wait in the socket until ARP gives up. The questions: a packet of an
-    old session, of a rank that has not joined. thcd has the small buffers that it gets without
-    CAP_NET_ADMIN."""
+    """Answers to hosts that do not exist wait in the socket until ARP gives up. Each question is
+    a packet of an old session, of a rank that has not joined. Without CAP_NET_ADMIN thcd has
+    small socket buffers."""
     with contextlib.ExitStack() as stack:
         net = stack.enter_context(netns.Topology(3))
         aggregator = stack.enter_context(Aggregator(
@@ -127,7 +127,7 @@ def lan__fills_no_room_that_sums_need():
             "there is room for all answers"
         for seed in range(adversary.PASSES):
             good(ranks.reduce(counts=[adversary.COUNT], rounds=adversary.ROUNDS, seed=seed))
-        # a sum that finds no room is waited with, and then this is said
+        # thcd keeps a sum that finds no room, and prints this line then
         assert "was not sent" not in aggregator.has_said(), aggregator.has_said()
 
 
@@ -140,7 +140,7 @@ def lan__reaches_no_loopback():
                               epoch=aggregator.ask("jobs")["jobs"][0]["epoch"] - 1)
         with contextlib.closing(netns.in_namespace(net.aggregator, udp)) as service:
             port = service.getsockname()[1]
-            # who can be answered is, and it comes from that service's port, too
+            # the last question, from a real address and that port, is answered
             with contextlib.closing(netns.in_namespace(net.worker(2), lambda: udp(port))) as own:
                 spoofer = netns.in_namespace(net.worker(2), Spoofer)
                 for source in ("127.0.0.1", netns.AGGREGATOR4, "0.0.0.1", "224.0.0.1",

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A plain user of a host that takes part in a running job: of the aggregator's, or of a
-worker's. He has no raw socket, but the host's address is his by right, and here he is told
-the rest: keys, session, the workers' ports.
+"""Attacks by a plain user of a host that takes part in a running job: the aggregator's host or
+a worker's. The user has no raw socket, but sends from the host's own address. The tests give
+the user the rest: keys, session, the workers' ports.
 """
 import errno
 import os
@@ -18,7 +18,7 @@ from tap import netns  # noqa: E402
 
 AGGREGATOR = "a user of the aggregator's host"
 WORKER = "a user of a worker's host"
-SILENCE = 3             # seconds, while what he may not hear is sent
+SILENCE = 3             # seconds of listening for packets that the user may not hear
 
 
 @prevented(AGGREGATOR, "takes a port that workers believe")
@@ -62,8 +62,8 @@ def user_of_aggregator__is_not_believed__software():
 
 
 def is_heard_at_aggregator(bed, enough):
-    """Whether a user of the aggregator's host hears packets of the job's group, until
-    enough(packet) is true of one."""
+    """True if a user of the aggregator's host hears a packet of the job's group for which
+    enough(packet) is true."""
     def listen():
         return hear_group(bed.job["group"], bed.job["group_port"], netns.AGGREGATOR4, enough,
                           SILENCE)
@@ -88,7 +88,7 @@ def user_of_aggregator__hears_no_group():
 
 @possible(AGGREGATOR, "hears the group, and so the sums, with `--software`", until="ever")
 def user_of_aggregator__hears_the_group__software():
-    """Workers on the aggregator's own host need what the group hears."""
+    """Workers on the aggregator's own host need the packets of the group."""
     with Bed(software=True) as bed:
         assert is_heard_at_aggregator(bed, lambda packet: packet.op == wire.LUT_ADD), NOT_ANY_MORE
 

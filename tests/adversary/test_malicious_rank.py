@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A rank of the job that does not keep to the protocol. It has the job's key, from which all
-others come, and its own address and port are right. With raw sockets it has those of others.
+"""Attacks by a rank of the job. The rank has the job's key, from which all keys are derived, and
+its own address and port. With raw sockets it also sends from addresses of other ranks.
 """
 import os
 import sys
@@ -20,7 +20,7 @@ TABLE = tuple(range(0, 32, 2))
 
 
 class Pair:
-    """Rank 0, honest, and rank 1; both speak by plain packets."""
+    """An honest rank 0 and an attacking rank 1; both send plain packets."""
 
     def __enter__(self):
         self.net = netns.Topology(2)
@@ -41,7 +41,7 @@ class Pair:
         self.net.close()
 
     def sums_are_right(self, slot, generation=0):
-        """Both contribute to a chunk, and both get its sum."""
+        """Both ranks contribute to a chunk and get its sum."""
         chunk = slot + generation * self.honest.welcome.data_slots
         payloads = [os.urandom(512) for _ in range(2)]
         for w, payload in zip((self.honest, self.other), payloads):
@@ -52,7 +52,7 @@ class Pair:
             assert answer.payload == want, "the sum is wrong"
 
     def spoofs(self, packet, source, to):
-        """Rank 1's host sends it, with that source."""
+        """Rank 1's host sends the packet from source."""
         def spoof():
             Spoofer().send(packet, source, to)
             return True
@@ -76,7 +76,7 @@ def rank__contributes_for_itself_only():
 
 @prevented(RANK, "claims in another rank's name when ranks agree on a round")
 def rank__claims_for_itself_only():
-    """It claims what it likes for all 32 ranks of the packet, before rank 0 and after it."""
+    """Rank 1 fills the lanes of all 32 ranks of the packet, before rank 0 and after it."""
     with Pair() as p:
         payloads = [b"\1" * 1024, b"\xff" * 1024]
         want = b"\1" * 32 + b"\xff" * 32 + bytes(1024 - 64)
@@ -86,7 +86,7 @@ def rank__claims_for_itself_only():
                 (p.honest, p.other)[rank].send(CLAIM, payloads[rank], width=32, slot=slot)
             for w in (p.honest, p.other):
                 assert w.expect(CLAIM, slot=slot).payload == want, "lanes of another rank"
-        # nobody waits for those of ranks that there are not
+        # the job has no ranks for CLAIM_HIGH
         p.other.send(CLAIM_HIGH, payloads[1], width=32, slot=p.honest.welcome.data_slots)
         assert adversary.until(lambda: p.dropped("width") == 1)
 
@@ -105,7 +105,7 @@ def rank__leaves_for_itself_only():
 @possible(RANK, "sends other lanes than those of its gradient", until="ever")
 def rank__says_what_it_likes():
     with Pair() as p:
-        p.sums_are_right(0)     # of random lanes
+        p.sums_are_right(0)     # for random lanes
 
 
 @possible(RANK, "takes the place of another rank, which ends the session",
@@ -133,7 +133,7 @@ def rank__spoofs_the_aggregator():
         packet = down.put(wire.build(bytes(1024), op=LUT_ADD, width=8, flags=wire.F_ANSWER, job=1,
                                      epoch=p.other.epoch, count=2, bitmap=3))
         p.spoofs(packet, p.honest.to, p.honest.end)
-        # a Worker looks at the seal
+        # expect() checks the seal
         assert p.honest.expect(LUT_ADD).payload == bytes(1024), NOT_ANY_MORE
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A host of another network, behind a router that forwards whatever source address a packet
-has. It sees nothing of the job, and is told what others see: session, ports, names of keys.
+"""Attacks from a host behind a router that forwards packets with any source address. The host
+sees no packet of the job; the tests tell it session, ports and names of keys.
 """
 import os
 import random
@@ -46,7 +46,7 @@ def off_path__guesses_no_tag():
             return True
 
         assert does(outside, guess, user=0)
-        # of what comes from elsewhere only JOINs get as far as the tag
+        # from OUTSIDE4 only JOINs reach the check of the tag
         assert adversary.until(
             lambda: counts(bed)["tag"] >= before["tag"] + 4 * GUESSES * 0.9), counts(bed)
         assert counts(bed)["address"] > before["address"], counts(bed)
@@ -80,7 +80,7 @@ def off_path__spoofs_no_worker():
 
 @prevented(OUTSIDE, "contributes from a worker's address and port, with `hops=0`")
 def off_path__is_too_far_away():
-    """Before the tag is looked at."""
+    """A packet that crossed a router is dropped before the check of its tag."""
     with Bed(hops=0) as bed:
         before = bed.dropped("tag")
         bed.withstands_spoofed_contributions(bed.net.behind(2), "hops")

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Somebody on the path, without the job's key: he reads all packets, keeps them, and sends what
-he likes with any address. (That he can drop what he likes needs no test.)
+"""An attacker on the path, without the job's key, records all packets and sends any packet from
+any address. (The attacker can also drop packets, which needs no test.)
 
-Each forged packet is counted: what is neither `foreign` nor `bad_tag` to a worker, or neither a
-drop nor answered by STALE at the aggregator, was believed.
+A worker must count each forged packet as `foreign` or `bad_tag`; the aggregator must drop it or
+answer STALE. Any other forged packet was believed.
 """
 import os
 import random
@@ -22,7 +22,7 @@ from tap import netns  # noqa: E402
 
 PATH = "somebody on the path"
 LEAST = max(100000, PACKETS)    # forged packets
-BATCH = 1500            # so many fit into a socket's buffer
+BATCH = 1500            # packets that fit into a socket's buffer
 EXCHANGED = ("width", "flags", "tag", "rank", "round", "chunk", "slot", "count", "generation",
              "bitmap")
 FEW = 40                # recorded packets whose fields are exchanged with each other
@@ -30,11 +30,11 @@ TO_AGGREGATOR = (netns.AGGREGATOR4, wire.PORT)
 BELIEVED = ("added", "waited", "repeated", "stale", "finished")
 
 
-# --- what is made of recorded packets -------------------------------------------
+# --- forging of recorded packets ------------------------------------------------
 
 
 def flips(packets):
-    """Each bit of each packet, changed."""
+    """Each packet with one bit inverted, for each bit."""
     for packet in packets:
         for bit in range(8 * len(packet)):
             forged = bytearray(packet)
@@ -43,7 +43,7 @@ def flips(packets):
 
 
 def exchanges(packets):
-    """Of pairs of packets: the payload of one, or a field of its header, in the other."""
+    """Of pairs of packets: one packet with the payload, or a header field, of the other."""
     for one in packets[:FEW]:
         for other in packets[:FEW]:
             fields = wire.Packet(other).__dict__
@@ -56,7 +56,7 @@ def exchanges(packets):
 
 
 def forged_of(packets, rng):
-    """LEAST packets that nobody has sent, and no more; those that were, left out."""
+    """About LEAST forged packets, in random order, without those that equal a genuine packet."""
     genuine = set(packets)
     made = list(exchanges(rng.sample(packets, min(FEW, len(packets)))))
     for packet in rng.sample(packets, len(packets)):
@@ -69,7 +69,7 @@ def forged_of(packets, rng):
 
 
 def renamed(packets, bed, key):
-    """Recorded packets, as they were, with this session's number, and with its key's name."""
+    """Recorded packets unchanged, with this session's number, and with its key's name, too."""
     for packet in packets:
         yield packet
         yield wire.changed(packet, epoch=bed.fields["epoch"])
@@ -85,8 +85,8 @@ def answers_in(seen):
 
 
 def all_are_refused_by_a_worker(bed, packets):
-    """Rank 0 gets them from the aggregator's address and port. An idle rank does not look at
-    its socket: each batch is looked at beside an all-reduce."""
+    """Send the packets to rank 0 from the aggregator's address and port. An idle rank does not
+    read its socket, so an all-reduce follows each batch."""
     names = ("foreign", "bad_tag")
     before = bed.counted(*names)[0]
     for at in range(0, len(packets), BATCH):
@@ -115,7 +115,7 @@ def path__changes_no_answer():
 
 @prevented(PATH, "answers what it has recorded in an earlier session")
 def path__has_no_answer_of_an_earlier_session():
-    """Rounding is the same: only the key differs."""
+    """With `rate=fixed` both sessions round alike, so that only their keys differ."""
     with Bed(rate="fixed") as bed:
         answers = answers_in(bed.recorded())
         bed.start()
@@ -128,14 +128,14 @@ def path__has_no_answer_of_an_earlier_session():
 
 
 def requests_in(seen, member):
-    """(what it contributed, its JOIN and LEAVE)"""
+    """(the member's contributions, its JOINs and LEAVEs)"""
     own = list(dict.fromkeys(s.data for s in seen if s.up and s.source == member))
-    last = wire.CLAIM_HIGH      # of the ops of data
+    last = wire.CLAIM_HIGH      # the last op of contributions
     return [p for p in own if p[1] <= last], [p for p in own if p[1] > last]
 
 
 def all_are_refused_by_the_aggregator(bed, packets):
-    """They come from rank 0's address and port."""
+    """Send the packets from rank 0's address and port."""
     session, members, before = bed.session(), bed.members, bed.aggregator.stats()
 
     def spoof():
@@ -157,7 +157,7 @@ def all_are_refused_by_the_aggregator(bed, packets):
           f"that their key is another")
     assert received > 0.9 * len(packets), "too many were lost on the way"
     assert received == dropped + told and not more("events", BELIEVED), after
-    # a JOIN with another key's name is a stranger's
+    # thcd refuses a JOIN that names another key
     assert more("events", ("membership",)) == more("daemon", ("refused",)), after
     bed.look()
     assert bed.session() == session and bed.members == members
@@ -197,8 +197,8 @@ def path__has_no_request_of_an_earlier_session():
 # --- joining ------------------------------------------------------------------------
 
 
-ROUNDS_OF_COPIES = 20   # each recorded packet is sent so often
-LEAVES = 200            # and a LEAVE so often that often
+ROUNDS_OF_COPIES = 20   # copies of each recorded packet
+LEAVES = 200            # LEAVEs in each round of copies
 LEAVES_BURST, LEAVES_A_SECOND = 128, 400        # include/thc/aggregator/bucket.h
 
 
@@ -219,21 +219,21 @@ def is_dropped(bed, packet, source, reason):
 
 
 def joins_of(seen, source):
-    """What that worker has said to join: without a challenge, with it, and HEARD."""
+    """The worker's JOINs: without the challenge, with the challenge, and with HEARD."""
     joins = [p for p in requests_in(seen, source)[1] if p[1] == wire.JOIN]
     assert len(joins) >= 3, f"{len(joins)} kinds of JOIN"
     return joins
 
 
 def leave_of(bed, join, source):
-    """The LEAVE that would have ended that joining."""
+    """The LEAVE that belongs to this JOIN."""
     packet = wire.Packet(join)
     return bed.keys.membership(wire.JOINING).put(
         wire.build(packet.payload[:16], op=wire.LEAVE, job=1, rank=packet.rank), end=source)
 
 
 def joins_again(bed):
-    """All ranks begin a new session with other nonces, from the ports that they have."""
+    """All ranks begin a new session with new nonces, from unchanged ports."""
     members, session = bed.members, bed.session()
     good(bed.ranks.all(do="rejoin"))
     bed.look()
@@ -241,7 +241,8 @@ def joins_again(bed):
 
 
 def changes_nothing(bed, packets, source):
-    """Those recorded packets; what thcd made of them. More than a rank may say are dropped."""
+    """Send recorded packets and check that the job stays as it was. Returns what thcd counted;
+    packets beyond a rank's rate limit are dropped."""
     def state():
         job = bed.aggregator.ask("jobs")["jobs"][0]
         return [job[name] for name in ("epoch", "joined", "left", "ready", "members", "reply")]
@@ -258,7 +259,7 @@ def changes_nothing(bed, packets, source):
                 for kind, name in (("daemon", "challenged"), ("daemon", "refused"),
                                    ("drops", "flood"), ("events", "membership"))}
 
-    # XDP has counted them, and thcd may have some of them to read yet
+    # XDP has counted all packets, but thcd may not have read all
     last = made()
     while time.sleep(0.3) or made() != last:
         last = made()
@@ -271,12 +272,12 @@ def path__sends_no_join_again():
     with Bed(rate="fixed") as bed:
         seen, source = bed.recorded(), bed.members[0]
         joins = joins_of(seen, source)
-        # from another port they are nobody's
+        # from another port the tag is wrong
         is_dropped(bed, joins[0], (source[0], source[1] ^ 1), "tag")
         made = changes_nothing(bed, joins, source)
         assert not made["challenged"] and not made["refused"], made
         good(bed.ranks.all(do="reduce", counts=[COUNT]))
-        # those of the joining before are another worker's, and those before it a stranger's
+        # thcd refuses the last session's JOINs as another worker's, and challenges older ones
         joins_again(bed)
         made = changes_nothing(bed, joins, source)
         assert made["refused"] and not made["challenged"], made
@@ -291,8 +292,8 @@ def path__sends_no_join_again():
 
 @prevented(PATH, "sends recorded CHALLENGEs and WELCOMEs again to a rank that joins")
 def path__confuses_no_rank_that_joins():
-    """From the aggregator's address and port, all the time. The rank has the port that they were
-    sent to."""
+    """The packets come all the time, from the aggregator's address and port, to the port at which
+    the rank got them first."""
     with Bed(rate="fixed") as bed:
         seen, member = bed.recorded(), bed.members[0]
         said = list(dict.fromkeys(s.data for s in seen if s.to == member and s.data[1] in (
@@ -315,10 +316,10 @@ def path__confuses_no_rank_that_joins():
             session, start = bed.session(), time.monotonic()
             joins_again(bed)
             took.append(time.monotonic() - start)
-            # one of the two begins it, the other one joins it
+            # one rank begins the session and the other joins it, or each begins one
             assert bed.session() - session <= 2, f"{bed.session() - session} sessions more"
             good(bed.ranks.all(do="reduce", counts=[1024], first_key=2))
-        # who is kept from its CPU is late, but not always
+        # on a busy machine a rank may be late, but not every time
         assert min(took) < 2, f"joining took {', '.join(f'{t:.1f}' for t in took)} s"
         os.close(done)
         assert ended_well(child), "the recorded packets were not sent"
@@ -328,7 +329,7 @@ def path__confuses_no_rank_that_joins():
 
 @prevented(PATH, "sends a LEAVE of an earlier session again")
 def path__sends_no_leave_again():
-    """From the rank's port then, which is another one or the one it has now."""
+    """The LEAVE comes from the rank's port of that session, which the rank still has or not."""
     with Bed(rate="fixed") as bed:
         seen, source = bed.recorded(), bed.members[0]
         leave = leave_of(bed, joins_of(seen, source)[0], source)
@@ -345,7 +346,7 @@ def path__sends_no_leave_again():
 
 @prevented(PATH, "floods `thcd` by a LEAVE that it has recorded")
 def path__floods_by_no_leave():
-    """Of a joining before, or, once the rank has left, of that which it has ended."""
+    """The LEAVE is of an earlier session. The rank's own LEAVE still arrives after the flood."""
     with Bed(rate="fixed") as bed:
         seen, source = bed.recorded(), bed.members[0]
         leave = leave_of(bed, joins_of(seen, source)[0], source)
@@ -355,7 +356,7 @@ def path__floods_by_no_leave():
         most = LEAVES_BURST + (time.monotonic() - start) * LEAVES_A_SECOND + 3
         assert LEAVES_BURST / 2 < made["membership"] <= most, made
         assert made["membership"] + made["flood"] == LEAVES * ROUNDS_OF_COPIES, made
-        # it has left with the tokens that have come since
+        # the rate limit has tokens again, so ranks can leave
         time.sleep(0.1)
         good(bed.ranks.all(do="close"))
         assert adversary.until(lambda: bed.aggregator.ask("jobs")["jobs"][0]["left"] == [0, 1])

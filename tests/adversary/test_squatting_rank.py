@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A rank that wants to harm the job it belongs to: it sends first, and something else
-than the others will. It cannot hold a slot with a chunk that is not the slot's; where
-it holds one by the round that it claims, the others say that it was this rank.
+"""A malicious rank of the job opens slots before the other ranks, with another chunk or another
+round. The rank cannot hold a slot with a chunk that does not belong there. Where the rank holds a
+slot by another round, the errors of the other ranks name it.
 """
 import os
 import random
@@ -23,11 +23,11 @@ N = 3
 BAD = 2                 # the malicious rank
 TIMEOUT = 2.0
 COUNT = 50000
-SLOTS, NORMS = 512, 64  # of a job, unless it says otherwise
+SLOTS, NORMS = 512, 64  # a job's slots by default
 
 
 class Bed:
-    """Ranks 0 and 1 are libthc's, rank 2 is ours."""
+    """Ranks 0 and 1 run libthc; the test plays rank 2."""
 
     def __init__(self, software):
         self.net = netns.Topology(N)
@@ -57,7 +57,7 @@ class Bed:
         self.net.close()
 
     def reduce(self):
-        """What ranks 0 and 1 get: errors that name the malicious rank."""
+        """The errors of ranks 0 and 1, which have to name the malicious rank."""
         for r in (0, 1):
             self.ranks.tell(r, do="reduce", counts=[COUNT])
         answers = [self.ranks.hear(r) for r in (0, 1)]
@@ -69,7 +69,7 @@ class Bed:
 
 
 def squats_by_round(software):
-    """It opens the slots of the agreement, for another round."""
+    """The rank opens the slots of the agreement for another round."""
     with Bed(software) as bed:
         for slot in range(SLOTS, SLOTS + NORMS):
             bed.bad.send(wire.CLAIM, bytes(1024), width=32, slot=slot, round=7)
@@ -79,7 +79,7 @@ def squats_by_round(software):
 
 
 def squats_by_chunk(software):
-    """It sends chunks that do not live there: nobody is hindered, the rank is just missing."""
+    """The rank sends chunks to slots of other chunks: they are dropped, and the rank is missing."""
     with Bed(software) as bed:
         for slot in range(SLOTS + NORMS):
             op, width, payload = (wire.LUT_ADD, 4, 512) if slot < SLOTS else (wire.MAX, 32, 1024)
