@@ -35,7 +35,7 @@ def words_network(sparse):
 
 
 def data(model, generator):
-    """A batch: numbers, or few words of many, some far more often than others."""
+    """A batch: random numbers, or words of a large vocabulary, some of them far more frequent."""
     if isinstance(model.module[0], torch.nn.EmbeddingBag):
         return (6000 * torch.rand(16, 5, generator=generator)**4).long()
     return torch.randn(16, 200, generator=generator)
@@ -55,19 +55,19 @@ def steps(model, count, rank):
 
 
 def dense(buffer):
-    """Values that a sparse buffer has twice are added up as the hook does it."""
+    """A dense copy of a buffer. Duplicate values of a sparse buffer are added, as in the hook."""
     return buffer.coalesce().to_dense().flatten() if buffer.is_sparse else buffer
 
 
 class Watch:
-    """The hook, and what it made of small buckets, or of some parameters."""
+    """The hook, and its results for small buckets or for some parameters."""
 
     def __init__(self, watched):
         self.watched = {id(p) for p in watched}
         self.buckets = []       # [this rank's gradient, what the hook gave]
 
     def parts(self, state, bucket):
-        """Where in a bucket is what is looked at."""
+        """The slices of a bucket that are watched."""
         if not self.watched:
             return [slice(None)] if bucket.buffer().numel() < state.threshold else []
         parts, at = [], 0
@@ -79,7 +79,7 @@ class Watch:
 
     def hook(self, state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
         own, parts = dense(bucket.buffer()).clone(), self.parts(state, bucket)
-        # in the order of the calls, which is that of all ranks: buckets end in any order
+        # in the order of calls, which is equal on all ranks; buckets end in any order
         places = [[own[part], None] for part in parts]
         self.buckets += places
 
@@ -92,8 +92,8 @@ class Watch:
         return thc_allreduce_hook(state, bucket).then(keep)
 
     def compare(self):
-        """Largest difference from the mean, and least spread of the ranks, of the largest value;
-        whether all are the mean, rounded once.
+        """The largest difference from the mean and the least spread of the ranks, as fractions of
+        the largest value; and whether all results are the mean, rounded once.
         """
         error, spread, exact = 0.0, float("inf"), True
         for own, value in self.buckets:
@@ -109,7 +109,7 @@ class Watch:
 
 
 def chosen(schemes, name):
-    """The scheme of a parameter; "auto": of a words_network()'s."""
+    """The scheme of a parameter; "auto": for a parameter of words_network()."""
     if schemes == "auto":
         return "lhc" if name == "0.weight" else None
     return next((choice for pattern, choice in schemes.items() if fnmatch.fnmatch(name, pattern)),
@@ -117,7 +117,7 @@ def chosen(schemes, name):
 
 
 def train(argv):
-    """The program, with these arguments."""
+    """Run the program with these arguments."""
     parser = argparse.ArgumentParser()
     for name in ("rank", "world", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)

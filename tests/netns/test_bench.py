@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The benchmark runs end to end and reports what it promises to report. How
-fast anything is on this machine at this moment is not tested here.
+"""The benchmarks run end to end and report every promise. The speed of this
+machine is not tested.
 """
 import json
 import os
@@ -36,7 +36,7 @@ def bench__reports_every_promise():
     assert len(result["promises"]) == 31
     for p in result["promises"]:
         assert p["value"] is not None, f"no value for {p['what']}"
-        # a difference of two times may be below 0 beside other work
+        # other work on the machine may make a difference of times negative
         assert p["value"] > 0 or ", ns " in p["what"], p
         right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
         assert p["kept"] == right, p
@@ -88,7 +88,7 @@ def bench_flood__reports_every_promise():
         assert p["value"] >= 0 and p["what"] in done.stdout, p
         right = p["value"] <= p["limit"] if p["comparison"] == "<=" else p["value"] >= p["limit"]
         assert p["kept"] == right, p
-    # the floods went where they should: they were there, and thcd saw next to nothing of them
+    # the floods arrived, and thcd saw hardly any packet of them
     for target in ("name", "tag", "drop"):
         assert result[target]["packets_per_second"] > 1000, result[target]
     assert result["flood_dropped"] > 10 * result["refused"] > 0, result
@@ -137,15 +137,15 @@ def bench_rate__sends_the_bits_that_it_says():
         else:
             assert bits == ((4, 8) if system == "fixed" else (48, 48)), row
         for way, of in zip(("up", "down"), bits):
-            # of Gloo some may have gone before the barrier was over here
+            # Gloo may have sent some bytes before the barrier ended here
             assert .9 < row[f"interface_{way}"] / (of / 32 * 2**20), (way, row)
         if row["frames_up"]:
-            # headers and norms, and nothing that is said again: less than half of the shortest packets
+            # headers and norms come on top, but no retransmissions
             assert 1 < row["frames_up"] / (bits[0] / 32 * 2**20) < 1.6, row
         beside = {"of_fixed": rows[links, "fixed"], "of_gloo": rows[links, "gloo_fp32"]}
         assert all(abs(row[key] * row["ms"] / other["ms"] - 1) < 1e-9
                    for key, other in beside.items()), row
-    # frames of 602 bytes of four ranks, and those of norms
+    # four ranks' frames of 602 bytes; frames of norms come on top
     least = 256 * 4 * 602 * 8 / 1e6
     assert least < rows["1gbit", "fixed"]["link_ms"] < 1.05 * least, rows["1gbit", "fixed"]
     assert len(result["promises"]) == 3

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""All-reduces in all their shapes: few jobs in which every two values of FACTORS meet, and every
-scheme and width of sums with every transport, number of aggregators and of ranks, with losses and
-without. In each, a bucket by the job's scheme, one by every kind of the scheme none and some by
-lhc, overlapped; with error feedback another such round.
+"""All-reduces in all their shapes. In few jobs every two values of FACTORS meet, and each scheme
+and width of sums meets each transport, number of aggregators, number of ranks, and loss. Each job
+reduces, overlapped, one bucket by the job's scheme, one by each kind of scheme none and some by
+lhc. With error feedback a job reduces these buckets twice.
 
-Every answer is compared with the sum of its requests, which the decoder of the protocol adds
-up; integers, fixed point and exact means bit for bit with what plain integers make of the ranks'
-values. The indices and scales of a lossy bucket are those of the ranks' values (means.py), and its
-means bit for bit what its answers say. With THC_TRANSPORT=af_thc the jobs over AF_THC sockets run,
-and else the others.
+Each answer is compared with the sum of its requests, which the decoder of the protocol adds up.
+Integers, fixed-point means and exact means equal those of plain integers bit for bit. The indices
+and scales of a lossy bucket are those of the ranks' values (means.py), and its means are bit for
+bit those of its answers. With THC_TRANSPORT=af_thc the jobs over AF_THC sockets run, and otherwise
+the other jobs.
 """
 import atexit
 import contextlib
@@ -49,9 +49,9 @@ FACTORS = {
     "feedback": ["on", "off"],
 }
 TRIPLES = [("scheme", "width", other) for other in ("transport", "shards", "loss", "n")]
-SEED = 110              # of 150, that with fewest rows and few over AF_THC
+SEED = 110              # of 150 seeds the one with fewest rows and few rows over AF_THC
 COUNT = 9001            # of the lossy bucket: blocks of 2048, the last one not full
-# what is not lossy, beside it: scheme, dtype, precision, how many, share of what is not zero
+# the lossless buckets: scheme, dtype, precision, count, share of values that are not zero
 LOSSLESS = [("none", "int8", 0, 2500, 1), ("none", "int16", 0, 1300, 1),
             ("none", "int32", 0, 700, 1)] + [
     ("none", dtype, bits, 4500, 1)
@@ -62,7 +62,7 @@ BLOCK = 2048
 
 def valid(row):
     bits, width, n = row.get("bits", 1), row.get("width", 32), row.get("n", 1)
-    # the addresses in a list of aggregators are IPv4 here; so few bits lose more than they send
+    # lists of aggregators are IPv4 here; uthc with fewer than 3 bits loses more than it sends
     return (not (row.get("family") == 6 and row.get("shards", 1) > 1) and
             not (row.get("scheme") == "uthc" and row.get("bits", 3) < 3 and
                  row.get("feedback") == "on") and
@@ -78,7 +78,7 @@ def job_of(row):
 
 
 def rounds_of(row):
-    """[calls of a round]: two, if what the first one misses is in the second."""
+    """[calls of a round]; with error feedback the second round adds what the first one lost."""
     buckets = [(None, row["dtype"], 0, COUNT, 1), *LOSSLESS]
     return [[{"seed": 1 + 100 * step + i, "count": count, "dtype": dtype, "scheme": scheme,
               "precision": bits, "share": share}
@@ -88,7 +88,7 @@ def rounds_of(row):
 
 @functools.lru_cache(None)
 def expected(seed, count, dtype, precision, share, n):
-    """What has to come of a call without loss, bit for bit."""
+    """The result that a lossless call must have, bit for bit."""
     brought = [values.buffer(seed, r, count, dtype, share) for r in range(n)]
     if dtype not in values.FLOATS:
         return values.total(brought)
@@ -98,14 +98,14 @@ def expected(seed, count, dtype, precision, share, n):
 
 
 def in_order(packets):
-    """Packets of all shards, of which there are lists, in the order of the bucket's chunks."""
+    """The packets of all shards, a list for each, in the order of the bucket's chunks."""
     whole = {p.chunk * len(packets) + shard: p for shard, of in enumerate(packets) for p in of}
     return [whole[q] for q in sorted(whole)]
 
 
 def lossy_mean(row, sums, number, brought):
-    """The bits of the lossy mean of round number, by what the shards' answers say, and what each
-    rank's indices miss of what it brought, floats."""
+    """The bits of the lossy mean of round number according to the shards' answers, and, as floats,
+    what each rank's indices miss of the values that it brought."""
     lut = wire.LUT_ADD, number
     answers = in_order([s.answered[lut].values() for s in sums])
     assert len(answers) == -(-COUNT // BLOCK) * BLOCK * row["width"] // 8192, len(answers)
@@ -140,8 +140,8 @@ def check_results(row, rounds, sums):
 
 
 def check_packets(row, recorder, secret, shard):
-    """The Sums of what a shard got and answered, all of it sealed and added up as it has to be."""
-    # the switch floods what other aggregators say to their groups
+    """The Sums of a shard's packets, after a check that all are sealed and added up correctly."""
+    # the switch floods other aggregators' packets to their groups
     own = (netns.Topology.aggregator_address(shard), netns.AGGREGATOR6)
     seen = [s for s in recorder.packets() if (s.to if s.up else s.source)[0] in own]
     seals = Seals(seen, secret, shard=shard)
@@ -156,8 +156,8 @@ def check_packets(row, recorder, secret, shard):
 
 
 class Bed:
-    """Aggregators and ranks on links with such losses, for one row after the other: ranks take
-    longer to start than to reduce. Links that have lost can be whole, but not the other way."""
+    """Aggregators and ranks on links with this loss. Many rows share a Bed, since ranks take longer
+    to start than to reduce. Loss on the links of a Bed can end, but it cannot begin."""
 
     now = None
 
@@ -187,7 +187,7 @@ class Bed:
 
 
 def reduce(row, bed, shards):
-    """[[each rank's digests] of a round], and how often ranks said something again."""
+    """[[each rank's digests] of a round], and the number of retransmissions."""
     mode, some = row["transport"], range(row["n"])
     bed.ranks.aggregator = shards
     bed.ranks.address = netns.AGGREGATOR6 if row["family"] == 6 else netns.AGGREGATOR4
@@ -225,7 +225,7 @@ def case_of(row):
         try:
             run(row)
         except BaseException:
-            Bed.end()       # a rank that hangs is the next row's no more
+            Bed.end()       # a rank that hangs must not disturb the next row
             raise
 
     case.__name__ = "_".join(map(str, (

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""thc_ddp with real DDP, real libthc and XDP: a user's program of two lines
-trains, survives a checkpoint with its error memories, and says by name which
-worker died.
+"""thc_ddp with real DDP, real libthc and XDP: a user's program with the two
+lines for THC trains, keeps its error memories in a checkpoint, and names a
+worker that died.
 """
 import functools
 import json
@@ -18,7 +18,7 @@ from ddp_rank import train  # noqa: E402
 from tap import netns  # noqa: E402
 
 LIMIT = 60
-STEPS = 60              # two buckets or more each: so many that bits by norms have been tried
+STEPS = 60              # of two buckets or more: enough for the trial of bits by norms
 PARAMETERS = 201 * 1500, 1501 * 200, 201 * 3
 
 
@@ -57,7 +57,7 @@ class Training:
 
 
 def two_lines__train_and_fall_back():
-    """As thcd is where nothing is asked for: the ranks find out what the bits of blocks are."""
+    """The job has the default rate, so the ranks find out how many bits blocks get."""
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         training = Training(net, aggregator, "--steps", str(STEPS))
         words = [training.until(r, "trained") for r in range(2)]
@@ -100,7 +100,7 @@ def small_buckets__fall_back_on_all_ranks():
 
 
 def small_buckets__are_exact_means():
-    """Of two ranks a double holds the mean, and its rounding is the one there is."""
+    """A double holds the exact mean of two ranks, and the result is this mean, rounded once."""
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         training = Training(net, aggregator, "--steps", "3", "--bucket-mb", "0.001", "--means",
                             "--small", "exact")
@@ -116,8 +116,8 @@ def small_buckets__are_exact_means():
 
 
 def embeddings__are_exact_means():
-    """Rows that any rank has, whether the gradient is sparse or dense, of three ranks; a fraction of
-    what fp32 takes.
+    """Three ranks' embedding gradients, sparse or dense, have exact means in each row that a rank
+    has, for a fraction of the bytes of fp32.
     """
     for kind in ("sparse", "dense"):
         with netns.Topology(3) as net, Aggregator(net, 3) as aggregator:
@@ -138,8 +138,8 @@ def embeddings__are_exact_means():
 
 
 def assert_told(buckets, exact, group, thc):
-    """What stats() tell of the last step: more than one bucket, and each element once. thcd was
-    asked for nothing, so bits by thc may follow norms.
+    """Check what stats() tells about the last step: more than one bucket, and each element once.
+    The job has the default rate, so bits by thc may follow norms.
     """
     runs = [run for bucket in buckets for run in bucket]
     assert len(buckets) > 1 and len(runs) > len(buckets), buckets
@@ -160,7 +160,7 @@ def schemes__of_parameters():
     """After a step by the process group, some parameters come back exact, one goes through the
     process group, and the others through thc.
     """
-    # 3.bias is small, and of none, too
+    # 3.bias is a small bucket, so it is exact, too
     exact, group, thc = 1500 + 200 + 300000 + 3, 600, 300000
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         training = Training(net, aggregator, "--steps", "3", "--means", "--start-iter", "1",
@@ -210,7 +210,7 @@ def death__of_a_worker_is_named_in_backward():
         for r in (0, 2):
             assert training.processes[r].wait(20) != 0
             text = training.stderr(r)
-            # it may have been killed between its last bucket and the end of its step
+            # rank 1 may have been killed between its last bucket and the end of its step
             assert "ThcError" in text, text
             assert "rank 1 did not contribute" in text or "cannot confirm the step" in text, text
         seconds = time.monotonic() - start

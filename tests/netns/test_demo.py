@@ -25,7 +25,7 @@ KEYS = {"workers", "steps", "accuracy_thc", "accuracy_fp32", "nmse", "bytes_up_p
         "retransmits", "drops", "xdp_mode", "transport", "buckets"}
 SILENCE = 2.0
 WORKERS, STEPS = 2, 8
-LONGER = ["--steps", "30"]      # of a demo that a signal is to end
+LONGER = ["--steps", "30"]      # for a demo that a signal ends
 STEP = rb"step +\d+/"           # of the progress of a training
 
 
@@ -55,15 +55,15 @@ def left_of(pid):
 
 
 def clock(pid):
-    """Seconds in which the process could have said something: a busy machine lets it wait."""
+    """Monotonic seconds without the time in which the process waited for a CPU."""
     with open(f"/proc/{pid}/schedstat", encoding="ascii") as f:
         waited = int(f.read().split()[1])
     return time.monotonic() - waited / 1e9
 
 
 def finish(p, limit=120):
-    """(output, the longest silence but one) of a demo that must end well: of a disk that must be
-    read first there may be one."""
+    """(output, the second longest silence) of a demo that must end well: the first read from a
+    disk may cause one long silence."""
     output, silences, heard = b"", [0.0], clock(p.pid)
     with selectors.DefaultSelector() as selector:
         selector.register(p.stdout, selectors.EVENT_READ)
@@ -96,7 +96,7 @@ def train(*argv, repeats=0):
     assert (result["workers"], result["steps"], result["transport"]) == (WORKERS, STEPS, "UDP")
     assert result["fp32_bytes_per_step"] == 4 * (64 * 1024 + 1024 + 1024 * 1024 + 1024 + 10240 + 10)
     assert result["xdp_packets"] == result["xdp_expected_packets"]
-    # by 4 bits a step leaves more to the next ones, which bring it beside their own
+    # 4 bits by norms leave more of a step's gradient to the next steps
     most = (.1, .3) if "fixed" in argv or result["chosen"]["rate"] != 4 else (.2, .6)
     assert 0 < result["nmse_of_compression"] < most[0] and result["nmse"] < most[1], result
     assert result["fallback_buckets"] == 0
@@ -108,13 +108,13 @@ def train(*argv, repeats=0):
 
 
 def has_chosen(result, text, **goal):
-    """Bits by norms: bytes are those that were chosen, and errors near those expected."""
+    """Check bits by norms: the bytes fit the chosen bits, and errors are as predicted."""
     chosen = result["chosen"]
     print(f"# {chosen}")
     assert {key: chosen[key] for key in ("rate", "error")} == {"rate": None, "error": None, **goal}
     for way in ("up", "down"):
         least = chosen[f"bits_{way}"] / 32 * result["fp32_bytes_per_step"]
-        # headers and norms; and what is sent again, which a busy machine has more of
+        # headers, norms and retransmissions come on top; a busy machine retransmits more
         assert least < result[f"bytes_{way}_per_step"] < 4 * least, (way, least, result)
         assert f"bits of a coordinate {way} " in text and f"{chosen[f'bits_{way}']:.2f}" in text
     assert 0 < chosen["skipped"] < 1 and f"{100 * chosen['skipped']:.1f} %" in text
@@ -126,7 +126,7 @@ def has_chosen(result, text, **goal):
 
 
 def packets_by_hand(workers, steps):
-    """Each step, in two buckets after DDP has rebuilt them, in one before."""
+    """The first step has one bucket, later steps have two, since DDP rebuilds its buckets."""
     def all_reduce(parameters):
         blocks = -(-parameters // 1024)
         return 1 + -(-blocks // 256) + blocks
@@ -151,7 +151,7 @@ def has_times_of_links(buckets, text):
     small, large = buckets["times"]
     assert (small["bucket_bytes"], large["bucket_bytes"]) == (64 << 10, 25 << 20)
     # two ranks' frames of 602 bytes for each of 6400 chunks on the aggregator's link; the
-    # ring sends as many bytes as the bucket has, in frames of 1514 with 1448 of them
+    # ring sends the bucket's bytes once, in frames of 1514 bytes with 1448 bytes of data
     least = {"thc_ef": 6400 * 2 * 602 * 8 / 500e3,
              "gloo_fp32": 25 * 2**20 * 8 / 500e3 * 1514 / 1448}
     for system, link in (("thc_ef", "thc_link_ms"), ("gloo_fp32", "gloo_fp32_link_ms")):
@@ -174,7 +174,7 @@ def trains__in_software():
 def trains__with_loss():
     result, text = train("--loss", "0.02")
     chosen = has_chosen(result, text, rate=4)
-    # of 3 to 4.5: the first step of two buckets, by norms of the step before, which had one
+    # not quite 4: the first step with two buckets goes by norms of a step with one
     assert chosen["bits_up"] + chosen["bits_down"] < 4.3, chosen
     assert result["xdp_packets"] < packets_by_hand(WORKERS, STEPS)
     for direction in ("up", "down"):
@@ -187,7 +187,7 @@ def trains__with_loss():
 def trains__by_a_rate():
     result, text = train("--rate", "6", "--software", repeats=1)
     chosen = has_chosen(result, text, rate=6)
-    # buckets of a step share it by norms of steps before, which change much in the first ones
+    # a step's buckets share the rate by norms of earlier steps, and first steps differ much
     assert 5.7 < chosen["bits_up"] + chosen["bits_down"] < 6.3, chosen
     assert "by a rate of 6 bits" in text and "ranks=2,rate=6,key=" in text, text
     assert "25 MiB" in text and "thc_link_ms" not in result["buckets"]["times"][1]
@@ -196,7 +196,7 @@ def trains__by_a_rate():
 def trains__by_an_error_with_loss():
     result, text = train("--error", "0.02", "--loss", "0.02")
     chosen = has_chosen(result, text, error=.02)
-    # sixteenths of logarithms, by which it is aimed at, are rounded
+    # the bits of a block follow log2 of its norm, which is rounded to sixteenths
     assert .018 < chosen["error_predicted"] < .0208, chosen
     assert result["retransmits"] > 0 and "by an error of 0.02" in text, text
 
@@ -222,8 +222,8 @@ def refuses__what_makes_no_sense():
 
 
 def train_sparse(*argv):
-    """(result, what was shown) of a demo of a task with sparse gradients that ends well, of two
-    workers: their exact sums have one order.
+    """(result, what was shown) of a demo of a task with sparse gradients that ends well. There are
+    two workers, since a sum of two does not depend on the order.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "demo.json")
@@ -245,7 +245,7 @@ def train_sparse(*argv):
     assert all(len(run["digests"]) == 1 for run in runs.values()), runs
     assert result["fallback_buckets"] == 0 and result["exact_buckets"] > 0, result
     for name, d in result["density"].items():
-        # of two ranks; some rows are of both
+        # two ranks share some rows
         assert 0 < d["own"] < d["union"] <= 2 * d["own"], (name, d)
         assert f"{100 * d['union']:.2f} %" in text and f"{d['rows']:,}" in text, text
     assert result["fp32_bytes_per_step"] == 4 * result["parameters"]
@@ -257,7 +257,7 @@ def train_sparse(*argv):
 
 
 def bytes_of_rows(result):
-    """Those of the mean's rows, each value as two numbers of 32 bits."""
+    """The bytes of the mean's rows, with two numbers of 32 bits for each value."""
     return 8 * sum(d["union"] * d["rows"] * d["width"] for d in result["density"].values())
 
 
@@ -294,7 +294,7 @@ def refuses__fixed_point_of_rows():
 
 
 def await_text(p, until):
-    """Until the demo has shown what matches the expression `until`."""
+    """Wait until the output of the demo matches the expression `until`."""
     seen = b""
     end = time.monotonic() + 120
     while not re.search(until, seen):
@@ -304,7 +304,7 @@ def await_text(p, until):
 
 
 def await_end_of_processes(pid, seconds):
-    """What the demo with that pid has left once all its processes have ended, or after that time."""
+    """What the demo with this pid has left once all its processes have ended, or in the end."""
     end = time.monotonic() + seconds
     left = left_of(pid)
     while any(x.startswith("process ") for x in left) and time.monotonic() < end:
@@ -314,7 +314,7 @@ def await_end_of_processes(pid, seconds):
 
 
 def interrupted(number, until, group, repeats=0):
-    """Ends a demo when `until` has come; group: as Ctrl-C does."""
+    """End a demo by signal `number` when its output matches `until`; group: as Ctrl-C does."""
     p = start(*LONGER, repeats=repeats)
     await_text(p, until)
     (os.killpg if group else os.kill)(p.pid, number)
@@ -325,7 +325,7 @@ def interrupted(number, until, group, repeats=0):
     assert status == 128 + number, f"status {status}"
     assert "Traceback" not in rest, rest
     assert time.monotonic() - begin < 30, "took too long to end"
-    # a program that the demo was just starting hears Ctrl-C itself, and may end after the demo
+    # a program that the demo was starting gets Ctrl-C itself, and may end after the demo
     left = await_end_of_processes(p.pid, 5)
     assert not left, f"left behind: {left}"
 

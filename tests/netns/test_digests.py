@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Ranks compare what they hold: ranks 0 and 1 are libthc's, rank 2 is this test, which makes the
-digests of rounds by the decoder of protocol.md (decoder.py). Somebody on the path, in a job whose
-packets anybody can make, alters an answer on its way to one rank: two all-reduces later all ranks
-fail, and their sentences name the rank and the round.
+"""Ranks compare digests of their results. Ranks 0 and 1 run libthc; the test plays rank 2 and makes
+digests by the decoder of protocol.md (decoder.py). An attacker on the path alters an answer to one
+rank, in a job without a secret key. Two all-reduces later all ranks fail, and their errors name
+the rank and the round.
 """
 import os
 import sys
@@ -20,13 +20,13 @@ from tap import netns  # noqa: E402
 
 OURS = 2
 N = 3
-COUNT = 3000            # coordinates: some chunks of data and one of norms a round
+COUNT = 3000            # coordinates: a round has some chunks of data and one of norms
 KEY = 1                 # of each all-reduce
 TO_AGGREGATOR = (netns.AGGREGATOR4, wire.PORT)
 
 
 class Bed:
-    """A round of rank 2 has steps, between which the test may do what it likes."""
+    """A job in which rank 2 makes each round step by step, so that a test can act in between."""
 
     def __init__(self, software=False, **job):
         self.net = netns.Topology(N + 1)
@@ -57,7 +57,7 @@ class Bed:
         self.aggregator.stop()
         self.net.close()
 
-    # what rank 2 does
+    # steps of rank 2
 
     def _place(self, data, number):
         w = self.us.welcome
@@ -66,7 +66,7 @@ class Bed:
                 "chunk": number, "round": self.round}
 
     def _chunks(self):
-        """Of data in a round."""
+        """Chunks of data in a round."""
         block = 1 << self.us.welcome.block_log2
         return -(-COUNT // block) * block // self.us.welcome.chunk_size
 
@@ -76,19 +76,19 @@ class Bed:
         return place
 
     def _sum(self, op, width, payload, number):
-        """The answer to what we contribute, once all others have."""
+        """Contribute, and return the answer, which comes when all ranks have contributed."""
         place = self._send(op, width, payload, number)
         end = time.monotonic() + wire.PATIENCE
         while time.monotonic() < end:
             packet = self.us.receive(0.2)
             if packet and packet.op == op and packet.slot == place["slot"]:
                 return packet
-            if not packet:      # the others are not there yet: ask again
+            if not packet:      # other ranks have not contributed yet: ask again
                 self.us.send(op, payload, width=width, **place)
         raise AssertionError(f"no answer to op {op}, chunk {number}")
 
     def claim(self, **more):
-        """Agrees on the round; {rank: fields of its claim}."""
+        """Agree on the round. Returns {rank: fields of its claim}."""
         digest = self.digests.get(self.round - 2, 0)
         fields = decoder.claim(COUNT, 0, 0, self.us.welcome.constants, KEY,
                              **{"digest": digest, **more})
@@ -98,7 +98,7 @@ class Bed:
         return decoder.claims_of(op, decoder.unpack_lanes(answer.payload, 32))
 
     def finish(self, before=lambda number: None):
-        """Norms and data; before(number) comes before our contribution to a chunk of data."""
+        """Reduce norms and data. before(number) runs before our contribution to a chunk of data."""
         down = self.us.down[self.us.up.id].key or None
         answers = [self._sum(wire.MAX, 32, bytes(1024), self.norms)]
         self.norms += 1
@@ -123,7 +123,7 @@ class Bed:
         return [self.ranks.hear(r) for r in (0, 1)]
 
     def honest_round(self):
-        """All ranks claim what rank 2 has found itself."""
+        """A round in which all ranks claim the digest that rank 2 has computed."""
         self.begin()
         claims = self.claim()
         want = self.digests.get(self.round - 2, 0)
@@ -133,8 +133,8 @@ class Bed:
         good(self.end())
 
     def forge(self, number, victim):
-        """The answer to a chunk of data as it will be, with other lanes, reaches one rank before
-        the sum does, from the aggregator's address."""
+        """Send one rank a forged answer to a chunk of data before the aggregator answers, from the
+        aggregator's address. Only the lanes are wrong."""
         member = self.aggregator.ask("jobs")["jobs"][0]["members"][victim]
         packet = wire.build(b"\1" * 1024, op=wire.LUT_ADD, width=8, flags=wire.F_ANSWER,
                             job=self.aggregator.job, epoch=self.us.epoch, count=N,
@@ -145,7 +145,7 @@ class Bed:
             Spoofer().send(packet, TO_AGGREGATOR, (member["address"], member["port"]))
             return True
 
-        # the rank has to have asked: ranks 0 and 1 for all of the round, we for what is before
+        # ranks 0 and 1 have sent all requests of the round, rank 2 those before this chunk
         want = self.before + 2 * (2 + self._chunks()) + 2 + number - self.first
         assert until(lambda: self._added() == want), (self._added(), want)
         assert does(self.net.worker(N), spoof, user=0)
@@ -185,7 +185,7 @@ def altered(seal, software=False):
     with Bed(software, seal=seal) as bed:
         for _ in range(2):
             bed.honest_round()
-        # round 2: rank 0 is deceived, and nobody notices
+        # round 2: rank 0 believes a forged answer
         at = bed.data + 1
         bed.begin()
         bed.claim()
@@ -193,7 +193,7 @@ def altered(seal, software=False):
         answers = good(bed.end())
         assert answers[0]["digest"] != answers[1]["digest"], "the forged answer was not taken"
         bed.honest_round()
-        # round 4: all hear of it
+        # round 4: all ranks notice
         bed.begin()
         claims = bed.claim()
         assert claims[1][decoder.OF_DIGEST] == bed.digests[2] != claims[0][decoder.OF_DIGEST], claims
@@ -214,7 +214,7 @@ def altered__without_a_seal():
 
 
 def missed__compares_with_nobody():
-    """Rank 2 says that it has missed a chunk; another digest of its own is nothing to anybody."""
+    """Rank 2 claims that it missed a chunk. Its digest, which is 0 then, may differ from others."""
     with Bed() as bed:
         for _ in range(2):
             bed.honest_round()
@@ -222,7 +222,7 @@ def missed__compares_with_nobody():
         bed.claim(missed=1)
         bed.finish()
         good(bed.end())
-        # but one that has missed nothing is
+        # the digest of a rank that missed nothing is compared
         bed.begin()
         bed.claim(digest=bed.digests[1] ^ 1)
         for answer in bed.end():

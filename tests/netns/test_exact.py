@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Exact means of scheme lhc are those of big integers, bit for bit, at 20 % loss with packets that are
-corrupted, doubled and overtaken: a hundredth of what `make experiments EXPERIMENTS_ARGS=lhc_exact`
-compares, or THC_EXACT, over each kind of aggregator, one or three.
+"""Exact means of scheme lhc are those of big integers, bit for bit, at 20 % loss with corrupted,
+duplicated and reordered packets, over each kind of aggregator. The test compares THC_EXACT values,
+by default a hundredth of those of `make experiments EXPERIMENTS_ARGS=lhc_exact`.
 """
 import os
 import sys
@@ -12,7 +12,7 @@ import tap  # noqa: E402  (found through the path above)
 from experiments import lhc_exact, report  # noqa: E402
 
 VALUES = int(os.environ.get("THC_EXACT", lhc_exact.SAMPLE))
-# each kind of aggregator, and three of one kind
+# one aggregator of two kinds, and three of the third kind
 PATHS = [path for path in lhc_exact.PATHS
          if (path.home, path.aggregators) in (("native", 3), ("generic", 1), ("software", 1))]
 

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Every allocation and every system call of thcd and libthc that a run has had fails once, in a
+"""Every allocation and every system call that thcd and libthc make in a run fails once, each in a
 run of its own (tests/lib/fail.c). In a run thcd starts, a rank reduces, the control socket answers,
-jobs come and go by reloads, and thcd stops. Each run ends in time, with all as it is to be or with
-a sentence about what failed; nothing dies of a signal, and no descriptor, memory, pin, control
-socket or XDP program is left.
+jobs come and go by reloads, and thcd stops. Each run ends in time, with correct results or with a
+sentence about what failed. No process dies of a signal or leaves a descriptor, memory, pin, control
+socket or XDP program.
 
-`make check` lets each place in the code fail the first time that it is reached, without XDP.
-FAILURES_PER_SITE=2 is what make check-debug does, with XDP as well.
+`make check` lets each place in the code fail when it is first reached, without XDP.
+`make check-debug` sets FAILURES_PER_SITE=2 and uses XDP as well.
 """
 import concurrent.futures
 import contextlib
@@ -29,15 +29,14 @@ from tap import netns  # noqa: E402
 
 PER_SITE = int(os.environ.get("FAILURES_PER_SITE", "1"))
 AF_THC = os.environ.get("THC_TRANSPORT") == "af_thc"    # libthc's sockets
-LIMIT = 60              # seconds: ends what hangs, on a machine with other work, too
+LIMIT = 60              # seconds until a program hangs, enough on a busy machine
 KEY = KeyFile()
 PORTS = 64
 LANES = 4
-TRIES = 3               # for a call that a thread makes or not, and for an answer to be whole
-# A daemon's jobs, of one rank each, by number, and what a reload makes of them: number 2 goes, the
-# last one comes into its slots, number 3 is replaced, prefixes of number 4 change while it runs.
-# thcd finds a table for the first and the last job only, which takes longer than the other work of
-# a start.
+TRIES = 3               # for a call that a thread makes only sometimes, and for a whole answer
+# A daemon's jobs, of one rank each, by number, and its jobs after a reload: job 2 goes, the last
+# job gets its slots, job 3 is replaced, prefixes of job 4 change while it runs. Only the first and
+# the last job have no table: to find one takes thcd longer than the rest of a start.
 TABLE = {"table": [0, 3, 5, 7, 9, 11, 13, 14, 16, 17, 19, 21, 23, 25, 27, 30]}
 JOBS = {1: {}, **{job: TABLE for job in range(2, LANES + 1)}}
 OTHER_JOBS = {1: {}, 3: {**TABLE, "slots": 544, "norm_slots": 32},
@@ -64,16 +63,16 @@ CANNOT_FAIL = """
     strstr strtod strtol strtoll strtoul strtoull __explicit_bzero_chk __isoc99_sscanf snprintf sprintf vsnprintf __memcpy_chk __memmove_chk
     __memset_chk __snprintf_chk __sprintf_chk __vsnprintf_chk __strcpy_chk
     """.split()
-# To a terminal or a log, where nobody is told that it cannot be told.
+# Output to a terminal or a log: a failure cannot be reported anywhere else.
 PRINTS = """fflush fprintf fputs fwrite printf puts stderr stdout __fprintf_chk
     __printf_chk""".split()
-# Of a file that fopen() could open; ferror() cannot be set from outside.
+# Reads of a file that fopen() has opened; ferror() cannot be set from outside.
 READS = "fgets fread ferror __fgets_chk __fread_chk".split()
-# "Not there" is an ordinary answer, which other tests ask for.
+# "Not found" is an ordinary result, which other tests cover.
 FINDS = ["btf__find_by_name_kind"]
 
-# What could not be taken away may be left, for the next start to take away. libbpf detaches a
-# program by attaching none.
+# If one of these calls fails, something may be left for the next start to remove. libbpf detaches
+# a program by attaching none.
 TAKES_AWAY = ("unlink", "unlinkat", "rmdir", "opendir", "readdir", "bpf_xdp_detach",
               "bpf_xdp_attach", "bpf_xdp_query")
 
@@ -85,7 +84,7 @@ def built(name):
 
 
 class Injected:
-    """The environment in which a call of a program fails, "": none, and what came of it."""
+    """The environment in which a call of a program fails ("": no call), and the report of it."""
 
     def __init__(self, program, call):
         self.program = program
@@ -121,14 +120,14 @@ class Injected:
 
 
 class Calls:
-    """Those that are to fail still; more are found while others fail."""
+    """The calls that have to fail yet; runs in which one fails find more calls."""
 
     def __init__(self):
         self.left, self.tries, self.failed, self.wrong = [""], {"": 0}, {}, []
         self.missed, self.busy, self.changed = [], 0, threading.Condition()
 
     def take(self):
-        """The next one; None: there is none and will be none."""
+        """The next call, or None if no call is left and none can be found any more."""
         with self.changed:
             self.changed.wait_for(lambda: self.left or not self.busy)
             if not self.left or len(self.wrong) >= 8:
@@ -137,7 +136,7 @@ class Calls:
             return self.left.pop(0)
 
     def give(self, call, name, found, wrong=None):
-        """What came of it: the name of the function that failed, if it did; calls before it."""
+        """Record a run: the name of the function that failed, if one did, and the calls found."""
         with self.changed:
             self.busy -= 1
             for other in found:
@@ -155,9 +154,9 @@ class Calls:
 
 
 def sweep(attempt, lanes=LANES):
-    """attempt(call, lane) with none and then with each call that any of them has found, in as
-    many threads. It returns the name of the function that failed, or None, and the calls that
-    there were. All that is found wrong is said together. Returns how often each function failed.
+    """Run attempt(call, lane) without a failure, and then with each call that any run has found, in
+    `lanes` threads. attempt() returns the name of the function that failed, or None, and the calls
+    of its run. All errors are reported together. Returns how often each function failed.
     """
     calls = Calls()
 
@@ -165,7 +164,7 @@ def sweep(attempt, lanes=LANES):
         while (call := calls.take()) is not None:
             try:
                 calls.give(call, *attempt(call, lane))
-            except Exception as error:  # other lanes wait for what comes of this call
+            except Exception as error:  # other lanes wait for the result of this call
                 calls.give(call, None, [], wrong=f"{type(error).__name__}: {error}")
 
     with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
@@ -180,7 +179,7 @@ def sweep(attempt, lanes=LANES):
 
 
 def happened(counts, *names):
-    """These functions have failed at least once: else this has shown nothing."""
+    """Check that these functions have failed at least once: otherwise the test shows nothing."""
     missing = [name for name in names if not any(n in counts for n in name.split("|"))]
     assert not missing, f"never let fail: {', '.join(missing)}"
 
@@ -193,7 +192,7 @@ def own_ports(lanes):
 
 
 class Daemon:
-    """thcd with a job for each lane, of one rank, started by a command; ready or not."""
+    """thcd with jobs of one rank, started by a command; ready or not."""
 
     def __init__(self, command, control, environment=None):
         self.control = control
@@ -213,7 +212,7 @@ class Daemon:
                 return json.loads(text) if text else None
 
     def end(self):
-        """Its exit status."""
+        """End thcd; returns its exit status."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
@@ -248,8 +247,8 @@ def run_rank(address, port, job, environment=None, enter=lambda command: command
 
 
 class Place:
-    """A folder for what a daemon reads and writes; close() removes it. reloads: which jobs come by
-    each; keys: of each job"""
+    """A folder for the files of a daemon; close() removes it. reloads: the jobs after each reload;
+    keys: those of each job"""
 
     def __init__(self, reloads=(), **keys):
         self.folder = tempfile.mkdtemp(prefix=netns.temporary_prefix())
@@ -286,8 +285,8 @@ class Place:
 
 
 def told(daemon, request, good):
-    """Its last answer, after a few tries if not before it is good: for want of memory an answer may
-    be lost, or parts of it. None: it has ended."""
+    """The first good answer of the daemon, or the last of a few tries: without memory an answer may
+    be lost, or parts of it. None: the daemon has ended."""
     for _ in range(TRIES):
         answer = daemon.ask(request)
         if daemon.process.poll() is not None:
@@ -298,7 +297,7 @@ def told(daemon, request, good):
 
 
 def reload(daemon, place, jobs):
-    """Its jobs become those, at once or by reloading once more."""
+    """The daemon's jobs become `jobs`, at once or after more reloads."""
     place.write(jobs)
     wanted = {job: more.get("slots", 512) for job, more in jobs.items()}
 
@@ -313,8 +312,8 @@ def reload(daemon, place, jobs):
 
 
 def serves(daemon, injected, place, rank):
-    """A daemon that got ready: the rank gets its sums, unless it says why it ends. After a reload
-    in which something failed a rank of the last job gets its sums."""
+    """Check a daemon that got ready: the rank gets its sums or says why it ends. After a reload in
+    which a call failed, a rank of the last job gets its sums."""
     status, text = rank(1)
     assert status in (0, 1) or daemon.process.poll() is not None, \
         f"the rank ends with {status}: {text}{daemon.text()}"
@@ -335,11 +334,11 @@ def serves(daemon, injected, place, rank):
 
 
 def ended_well(daemon, injected, was_alive):
-    """It ends with 0 if it was told to, else with a sentence."""
+    """Check that the daemon ends with 0 if it was told to, else with a sentence."""
     status = daemon.end()
     text = daemon.text()
     assert status >= 0, f"killed by {signal.Signals(-status).name}: {text}"
-    # the last line says what was wrong, not what was well before
+    # the last line names an error, not an earlier success
     assert status == 0 or re.search(r"\nthcd: (?!.* aggregator on ).* .*\n$", "\n" + text), \
         f"status {status} without a sentence: {text!r}"
     assert not was_alive or status == 0, f"status {status} at its end: {text}"
@@ -348,8 +347,8 @@ def ended_well(daemon, injected, was_alive):
 
 
 def one_start(injected, place, command, rank, left):
-    """A daemon with a failure: start, rank(job), reloads, stop; left() says what it has left
-    behind."""
+    """A daemon with a failure: start, rank(job), reloads, stop. left() returns what the daemon has
+    left behind."""
     daemon = Daemon(command, place.control, injected.environment)
     try:
         if daemon.ready:

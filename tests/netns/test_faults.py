@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A worker that stops, restarts, leaves or disagrees is named to the others in
-a clear error within their timeout, nobody hangs, no buffer changes (rank.py
-compares), and after rejoining the job works again. How punctual a timeout is
-is shown with a virtual clock, by unit/test_worker_stall: here a rank may have
-to wait for its CPU.
+"""When a worker stops, restarts, leaves or disagrees, the other workers get an
+error that names it within their timeout. No worker hangs, no buffer changes
+(rank.py compares), and after rejoining the job works again. The exact times
+of timeouts are tested by unit/test_worker_stall with a virtual clock, since
+here a rank may have to wait for its CPU.
 """
 import os
 import re
@@ -21,7 +21,7 @@ from thcwire import PATIENCE  # noqa: E402
 
 N = 3
 TIMEOUT = 2.0           # seconds, of every client
-SLACK = 8.0             # of a loaded machine; less than any timeout that must not be waited for
+SLACK = 8.0             # for a loaded machine; less than the timeouts that must not pass
 COUNT = 300000
 
 
@@ -49,7 +49,7 @@ class Bed:
         return self.aggregator.ask("jobs")["jobs"][0]["epoch"]
 
     def wait_for_epoch(self, epoch):
-        """Until a JOIN has begun it."""
+        """Wait until a JOIN has begun this epoch."""
         end = time.monotonic() + PATIENCE
         while self.epoch() != epoch:
             assert time.monotonic() < end, f"epoch {self.epoch()}, not {epoch}"
@@ -60,7 +60,7 @@ class Bed:
         assert len({a["digest"] for a in answers}) == 1, "ranks received different bits"
 
     def rejoin_works(self):
-        """All rejoin after an error, and the job works again."""
+        """All ranks rejoin after an error, and the job works again."""
         good(self.ranks.all(do="rejoin"))
         self.works()
 
@@ -122,7 +122,7 @@ def killed_in_the_middle__xdp():
             bed.ranks.tell(r, do="reduce", counts=[4_000_000] * 4)
         time.sleep(0.15)
         bed.ranks.kill(1)
-        # the time is that of computing, too, until nothing comes any more
+        # the time includes computing until the last answer comes
         named([bed.ranks.hear(r) for r in (0, 2)], 1, "ETIMEDOUT", PATIENCE)
 
 
@@ -151,7 +151,7 @@ def restarts__software():
 
 
 def forgets(**options):
-    """An aggregator that lost its state says so at the next packet, not by silence."""
+    """An aggregator that lost its state says so at the next packet, before any timeout."""
     with Bed(timeout=20.0, **options) as bed:
         bed.aggregator.stop()
         time.sleep(0.1)     # epochs begin with the clock's sixteenths of a second
@@ -207,7 +207,7 @@ def disagrees__in_dtype():
 
 
 def disagrees__in_order():
-    """Buckets of the same length in another order: the keys tell."""
+    """Rank 0 has two buckets of equal length in another order: their keys differ."""
     with Bed() as bed:
         for r in range(N):
             bed.ranks.tell(r, do="reduce", counts=[COUNT, COUNT], swap=r == 0)
@@ -217,7 +217,7 @@ def disagrees__in_order():
 
 
 def disagrees__in_round():
-    """Rank 1 skips a step that the others make: they wait for it, by name."""
+    """Rank 1 skips a step that the others make: their errors name rank 1."""
     with Bed() as bed:
         for r in range(N):
             bed.ranks.tell(r, do="reduce", counts=[COUNT], rounds=1 if r == 1 else 2)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Scheme lhc sends the bytes that its closed form has, index, values, scales and headers of packets, as
-interfaces count them: one density of `make experiments EXPERIMENTS_ARGS=lhc_goodput`.
+"""Scheme lhc sends as many bytes as its closed form says: index, values, scales, packet headers, as
+interfaces count them. The test has one density of `make experiments EXPERIMENTS_ARGS=lhc_goodput`.
 """
 import os
 import sys

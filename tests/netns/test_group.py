@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The multicast group of a job: what another host sends to it reaches no worker's
-socket, and answers of the aggregator do. A user of the aggregator's host hears
-nothing. Requests arrive with the whole TTL, since the jobs allow no router on the way.
-Over UDP or, with THC_TRANSPORT=af_thc, over AF_THC sockets. Workers 0 and 1 are the
-ranks, worker 2 is the other host.
+"""The multicast group of a job: the aggregator's answers reach the workers' sockets,
+and packets of another host do not. A user of the aggregator's host hears nothing.
+Requests arrive with the whole TTL, since the jobs allow no router on the way. Over UDP
+or, with THC_TRANSPORT=af_thc, over AF_THC sockets. Workers 0 and 1 are the ranks,
+worker 2 is the other host.
 """
 import ctypes
 import errno
@@ -38,9 +38,9 @@ SO_RCVBUFFORCE = 33
 
 
 class Intruder:
-    """A thread that sends answers to the job's group, all zero, and WELCOMEs to it, from a
-    worker's address, as an aggregator with the same group and another key would: a worker
-    counts each that reaches it."""
+    """A thread that sends answers of zeros and WELCOMEs to the job's group from a worker's
+    address, as an aggregator with this group and another key would. A worker counts each such
+    packet that reaches it."""
 
     def __init__(self, net, worker, job):
         self.to = job["group"], job["group_port"]
@@ -78,8 +78,8 @@ class Intruder:
 
 
 class Listener:
-    """A member of the group, in a host's namespace, that wants to hear everybody: a
-    thread, with room for what an intruder sends while this thread waits for a processor."""
+    """A member of the group, in a host's namespace, that hears all senders. Its thread has a
+    buffer for what an intruder sends while the thread waits for a processor."""
 
     ROOM = 64 << 20
 
@@ -114,7 +114,7 @@ class Listener:
                 pass
 
     def hears(self, expected):
-        """What waits in the socket's buffer is heard, too."""
+        """True if the senders heard are those expected, with packets in the socket's buffer."""
         end = time.monotonic() + LIMIT
         while not expected <= self.heard and time.monotonic() < end:
             time.sleep(0.01)
@@ -130,7 +130,7 @@ class Listener:
 
 
 def group_socket(group):
-    """In this namespace, to send to the group on eth0."""
+    """A socket of this namespace that sends to the group on eth0."""
     if ":" not in group:
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
@@ -159,7 +159,7 @@ class Bed:
         self.aggregator.stop()
 
     def reduce(self):
-        """What all ranks got, and their counters."""
+        """The digest of what all ranks got, and their counters."""
         answers = self.ranks.reduce(counts=[COUNT], rounds=ROUNDS)
         digests = {a["digest"] for a in answers}
         assert len(digests) == 1, "the ranks received different bits"
@@ -170,7 +170,7 @@ _honest = []
 
 
 def honest_digest(address, net):
-    """Of what ranks get if nobody disturbs them: by the job's seed the same for all addresses."""
+    """The digest of undisturbed results. It follows from the job's seed, for any address."""
     if not _honest:
         with Bed(address, net) as bed:
             _honest.append(bed.reduce()[0])
@@ -193,7 +193,7 @@ def others_are_not_heard(address, intruder):
             for s in stats:
                 assert s["packets_down"] > 0, s
                 assert not s["foreign"] and not s["bad_tag"], f"it reached a worker's socket: {s}"
-            # none waits in a socket's buffer
+            # no forged packet waits in a socket's buffer
             for s in bed.reduce()[1]:
                 assert not s["foreign"], f"it reached a worker's socket: {s}"
 
@@ -207,8 +207,8 @@ def group__others_are_not_heard__ipv6():
 
 
 def group__is_not_heard_on_the_aggregators_host():
-    """Sums are nobody's business there. A software aggregator serves workers of its host: that
-    it is heard there shows that this test can hear."""
+    """Users of that host do not hear the sums. A software aggregator serves workers of its own
+    host: its sums are heard there, so the test can hear."""
     modes = (("native", False, ("--mode", "native")), ("generic", False, ("--mode", "generic")),
              ("software", True, ()))
     for mode, software, options in modes:
@@ -225,7 +225,7 @@ def group__is_not_heard_on_the_aggregators_host():
 
 
 def forbid_source_filters():
-    """The kernel tells this process that it does not know MCAST_JOIN_SOURCE_GROUP."""
+    """A seccomp filter lets MCAST_JOIN_SOURCE_GROUP fail in this process with ENOPROTOOPT."""
     call = {"x86_64": 54, "aarch64": 208}[os.uname().machine]       # setsockopt()
     load, equal, result, error, allow = 0x20, 0x15, 0x06, 0x50000, 0x7FFF0000
     third = 32                                                      # of seccomp_data, argument
@@ -247,7 +247,7 @@ def forbid_source_filters():
 
 
 def joins_without_source_filters(net, aggregator, address):
-    """In a process of its own: what is forbidden stays so."""
+    """Join in a process of its own, since a seccomp filter stays."""
     def join():
         forbid_source_filters()
         with ThcClient(aggregator=address, job=aggregator.job, key_file=aggregator.key_file,
@@ -265,14 +265,14 @@ def group__is_joined_where_the_kernel_has_no_source_filters():
 
 
 def members(net):
-    """Ports of the switch behind which a group has members, by the reports it saw."""
+    """(group, port): ports of the switch with members of a group, by the reports it saw."""
     text = net.run(net.switch, ["bridge", "mdb", "show", "dev", "br0"]).stdout
     return {(words[words.index("grp") + 1], words[words.index("port") + 1])
             for words in map(str.split, text.splitlines()) if "grp" in words}
 
 
 def group__switches_that_snoop_see_its_members():
-    """They forward a group only to ports from which they have heard a report."""
+    """Switches that snoop forward a group only to ports from which a report came."""
     for address in (netns.AGGREGATOR4, netns.AGGREGATOR6):
         for igmp, mld in ((2, 1), (3, 2)):
             with netns.Topology(3) as net:
@@ -286,7 +286,7 @@ def group__switches_that_snoop_see_its_members():
                     while not wanted <= members(net):
                         assert time.monotonic() < end, (wanted, members(net))
                         time.sleep(0.1)
-                    # longer than the switch floods after it has begun to ask
+                    # the switch floods for a shorter time after its first query
                     time.sleep(1)
                     listening = {port for group, port in members(net)
                                  if group == bed.job["group"]}

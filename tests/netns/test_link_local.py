@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """A job over IPv6 link-local addresses, which need their interface's name.
-Every host has a second interface, on which the aggregator's address is its own:
-packets on the wrong interface reach nobody. Over UDP or, with
+Every host has a second interface that has the aggregator's address itself, so
+packets on the wrong interface do not reach the aggregator. Over UDP or, with
 THC_TRANSPORT=af_thc, over AF_THC sockets.
 """
 import ctypes
@@ -28,7 +28,7 @@ LIMIT = 60
 
 
 def topology():
-    """Link-local addresses that are there at once, and at the wrong place, too."""
+    """Hosts whose link-local addresses are usable at once, on the wrong interface, too."""
     net = netns.Topology(N)
     hosts = [(net.aggregator, ADDRESS), *((net.worker(w), own(w)) for w in range(N))]
     for host, address in hosts:
@@ -49,7 +49,7 @@ def seven(first):
 
 
 def reduce(net, thcd, **options):
-    """What the ranks got, and what the clients say: all ranks at the same time."""
+    """[(result, info, stats) or the error of each rank]; all ranks reduce at once."""
     answers = [None] * N
 
     def work(rank):
@@ -61,7 +61,7 @@ def reduce(net, thcd, **options):
                 values = (ctypes.c_float * COUNT)(*seven(rank + 1))
                 client.allreduce(ctypes.addressof(values), COUNT)
                 answers[rank] = bytes(values), client.info(), client.stats()
-                together.wait()         # a rank that leaves is missed
+                together.wait()         # no rank may leave before the last result
         except Exception as error:      # for the thread that compares
             answers[rank] = error
             together.abort()
@@ -103,7 +103,7 @@ def over_link_local(software, **job):
     with topology() as net, \
             Aggregator(net, N, software, job=job, options=["--listen", f"{ADDRESS}%eth0"]) as thcd:
         bits = {answer[0] for answer in reduce(net, thcd, aggregator=f"{ADDRESS}%eth0")}
-        # the interface may be named apart, and our address, too
+        # the interface or the rank's own address may be separate options
         for options in ({"aggregator": ADDRESS, "interface": "eth0"},
                         {"aggregator": ADDRESS, "bind": lambda rank: f"{own(rank)}%eth0"},
                         {"aggregator": f"{ADDRESS}%eth0", "bind": own}):
@@ -135,7 +135,7 @@ def link_local__without_its_interface():
         assert "link-local" in said and f"{ADDRESS}%eth0" in said, said
         said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%nosuch0")
         assert 'no interface "nosuch0"' in said, said
-        # a place where nobody is
+        # an interface without an aggregator
         said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%aside")
         assert f"{ADDRESS}%aside" in said, said
         said = error_of(net, 0, thcd, aggregator=f"{ADDRESS}%eth0", interface="aside")

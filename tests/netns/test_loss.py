@@ -19,7 +19,7 @@ from tap import netns  # noqa: E402
 N = 4
 COUNTS = [150001, 40960, 9, 600001, 77777]     # coordinates of the buckets of a step
 ROUNDS = 3
-# buckets of a step by lhc, whose index has 1 to 3 levels by what the steps before have told
+# a step's buckets by lhc; their index has 1 to 3 levels, by the density in earlier steps
 SPARSE = [{"count": count, "dtype": dtype, "scheme": "lhc", "precision": bits, "share": share}
           for count, dtype, bits, share in ((300001, "fp32", 0, 0.001), (150001, "fp32", 32, 0.05),
                                             (90001, "bf16", 16, 0.4))]

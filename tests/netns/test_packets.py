@@ -1,19 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """The packets of a seeded job, byte for byte behind their UDP headers: requests, answers, JOIN,
-WELCOME and LEAVE as they pass the aggregator's link, against digests in packets.json. Native
-and generic XDP, the software aggregator, ranks over UDP and, with THC_TRANSPORT=af_thc, over
-AF_THC sockets have to put the same packets there, with losses, too: each with 1, 4 and 8 ranks,
-fp32 and fp16 at least once, all against one record.
+WELCOME and LEAVE on the aggregator's link, against digests in packets.json. Native and generic
+XDP, the software aggregator, ranks over UDP and, with THC_TRANSPORT=af_thc, over AF_THC sockets
+must send equal packets, with losses, too. Each runs with 1, 4 and 8 ranks, with fp32 and fp16 at
+least once, against one record.
 
-What two runs need not share is taken out first: epochs, nonces, challenges, salts, and with them
-the seal, which has been checked, and digests of results in claims; answers that are repeated, WAIT,
-STALE and CHALLENGE. Copies count once. So slots are few: chunks come to later generations of them.
+The test first removes what differs between runs: epochs, nonces, challenges, salts, seals (after
+a check), digests in claims, repeated answers, WAIT, STALE and CHALLENGE. Copies count once. The job
+has few slots, so that chunks come to later generations.
 
-But for the agreement the digests are those of version 1, which has the same payloads, numbers and
-order: headers, JOIN, LEAVE and WELCOME are written as version 1 had them.
+Except for the agreement the digests are those of version 1, whose payloads, numbers and order are
+the same: headers, JOIN, LEAVE and WELCOME are converted to the format of version 1.
 
-    test_packets.py --write     after a change of the wire that is meant
+    test_packets.py --write     after an intended change of the wire format
 """
 import hashlib
 import json
@@ -42,20 +42,20 @@ OLD_CORRELATED = 16
 
 
 def old_header(p, **other):
-    """As version 1 had it, without sum and epoch."""
+    """The header in the format of version 1, without sum and epoch."""
     fields = {**p.__dict__, **other}
     return OLD_HEADER.pack(1, p.op, p.width, fields["flags"], 0, COOKIE, p.job, fields["rank"], 0,
                            0, p.round, p.chunk, p.slot, p.count, p.generation, p.bitmap)
 
 
 def table_hash(p):
-    """Of the job's table of 4 bits, as libthc has it."""
+    """The hash of the job's table of 4 bits, as libthc computes it."""
     words = [4, p.granularity, *p.table, int(p.clamp * 2**30)]
     return fnv1a(struct.pack(f"<{len(words)}Q", *words))
 
 
 def old_welcome(p):
-    """Without who has joined, nonce, and what the aggregator's sockets want."""
+    """WELCOME in the format of version 1, without joined ranks, nonce and wishes of sockets."""
     address, port = p.group or (b"", 0)
     flags = p.welcome_flags & wire.READY | (OLD_CORRELATED if p.features & wire.CORRELATED else 0)
     return OLD_WELCOME.pack(0, p.seed, p.clamp, 0, table_hash(p), p.deadline_ms, p.ranks, p.quorum,
@@ -65,14 +65,14 @@ def old_welcome(p):
 
 
 def bare(up, data):
-    """What two runs share of a packet; None: nothing."""
+    """The part of a packet that all runs share, or None."""
     p = wire.Packet(data)
     if p.op in (wire.WAIT, wire.STALE, wire.CHALLENGE) or (p.flags & wire.F_REPEAT and not up):
         return None
     header = old_header(p) if up else old_header(p, flags=p.flags & ~wire.F_CE)
     payload = bytearray(p.payload)
     if p.op == wire.JOIN:
-        # behind nonce and challenge: flags, of which one is what was heard, and what is always said
+        # behind nonce and challenge: flags, without HEARD, and constant fields
         assert payload[36:] == wire.join_payload(1, offers=1 << wire.SEAL_NH)[36:], p
         payload[:] = payload[32:36] + bytes(4)
         payload[3] &= ~wire.HEARD
@@ -91,7 +91,7 @@ def bare(up, data):
 
 
 def summary_of(seen):
-    """{"way op": [how many, digest]}"""
+    """{"way op": [count, digest]}"""
     seals, kinds = Seals(seen, wire.KEY), {}
     wrong = [s for s in set(seen) if not seals.made(s)]
     assert not wrong, f"{len(wrong)} packets are not sealed right, as {wire.Packet(wrong[0].data)}"

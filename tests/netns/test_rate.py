@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Buckets with a rate, over the wire: the bits of each block are those that the protocol's page
-gives its agreed norm, each answer is the sum of its requests, results are bit for bit what the answers
-say, and what is not sent is in the next round's gradient. In XDP, native and generic, and in software,
-by one aggregator and by three, with losses. With THC_TRANSPORT=af_thc over AF_THC sockets, and
-else over UDP.
+"""Buckets with a rate, over the wire: each block has the bits that protocol.md gives its agreed
+norm, each answer is the sum of its requests, results follow from the answers bit for bit, and the
+next round's gradient includes what was not sent. In XDP, native and generic, and in software, by
+one aggregator and by three, with losses. With THC_TRANSPORT=af_thc over AF_THC sockets, and
+otherwise over UDP.
 """
 import contextlib
 import hashlib
@@ -28,7 +28,7 @@ from tap import netns  # noqa: E402
 
 STEPS = 3
 RATE = 5.0      # of the job
-# what calls of a step ask for; the last one what the job says
+# the calls of a step; the last call has the job's rate
 CALLS = [{"count": 70001, "dtype": "fp32", "rate": 2.0},
          {"count": 30000, "dtype": "bf16", "error": 0.004, "group": 7},
          {"count": 5000, "dtype": "fp16", "rate": 12.0},
@@ -44,14 +44,14 @@ def rounds():
 
 
 def in_order(packets):
-    """Packets of all shards, of which there are lists, in the order of the bucket's chunks."""
+    """The packets of all shards, a list for each, in the order of the bucket's chunks."""
     whole = {p.chunk * len(packets) + shard: p for shard, of in enumerate(packets) for p in of}
     return [whole[q] for q in sorted(whole)]
 
 
 class Chooser:
-    """The class of each block, round by round; seen: by group and number of the call, exponents of norms
-    by round."""
+    """The class of each block, round by round. seen: the exponents of norms, by group and number of
+    the call, then by round."""
 
     def __init__(self, welcome, feedback):
         self.classes = rates.Classes(welcome.rows, welcome.n, feedback,
@@ -62,11 +62,11 @@ class Chooser:
         return round_ // len(CALLS) % 8 if self.feedback else 0
 
     def _known(self, which, round_):
-        """(exponents, the next turn, the round) of the last round that is over when round_ begins."""
+        """(exponents, next turn, round) of the last round that ends before round_ begins."""
         found = [r for r in self.seen.get(which, ()) if r <= round_ - 2]
         if not found:
             return None
-        # without error memories none claims a turn, and the next one is 1
+        # without error memories no rank claims a turn, and the next turn is 1
         return (self.seen[which][max(found)],
                 (self._turn(max(found)) + 1) % 8, max(found))
 
@@ -93,7 +93,7 @@ class Chooser:
 
 
 class Result:
-    """What a round's packets say: the class of each block, the mean, and what ranks miss."""
+    """A round according to its packets: the class of each block, the mean, what ranks miss."""
 
     def __init__(self, sums, number, call, chooser):
         self.sums, self.number, self.call = sums, number, call
@@ -110,7 +110,7 @@ class Result:
                                   self.welcome.rows[k], which)
 
     def _pieces(self, packets, unpack):
-        """{(block, part): numbers} of packets, one a chunk."""
+        """{(block, part): numbers} of packets, one packet for each chunk."""
         assert len(packets) == len(self.chunks), f"{len(packets)} chunks, not {len(self.chunks)}"
         out = {}
         for p, (k, places) in zip(packets, self.chunks):
@@ -146,7 +146,7 @@ class Result:
         return out.ravel()[:self.call["count"]]
 
     def missed(self, rank, x):
-        """What rank's indices miss of x."""
+        """The difference between x and what rank's indices say."""
         asked = in_order([[p for (_, r), p in s.asked[wire.LUT_ADD, self.number].items()
                            if r == rank] for s in self.sums])
         pieces = self._pieces(asked, self._indices_of)
@@ -175,7 +175,7 @@ def check_results(n, sums, digests, feedback):
             x = values.floats(values.buffer(call["seed"], rank, call["count"], call["dtype"]),
                               call["dtype"])
             if feedback:
-                # as single precision has it, about
+                # nearly as in single precision
                 x = x + missed[rank].get(key, 0)
             missed[rank][key] = result.missed(rank, x)
     # without error memories no block is left out
@@ -183,13 +183,13 @@ def check_results(n, sums, digests, feedback):
 
 
 def widths_of(n):
-    """Bits of a sum by those of an index, as thcd chooses them."""
+    """{bits of an index: bits of a sum}, as thcd chooses them."""
     return {b: next(w for w in (4, 8, 16) if w >= b and (2**b - 1) * n < 2**w)
             for b in range(1, 7)}
 
 
 def reduce(ranks, n, feedback):
-    """Each rank's digests in the order of rounds, and how often ranks said something again."""
+    """Each rank's digests in the order of rounds, and the number of retransmissions."""
     digests, repeated = [[] for _ in range(n)], 0
     ranks.open(error_feedback=feedback)
     for step in range(STEPS):
@@ -201,7 +201,7 @@ def reduce(ranks, n, feedback):
 
 
 def sums_of(recorder, shard):
-    # the switch floods what other aggregators say to their groups
+    # the switch floods other aggregators' packets to their groups
     own = (netns.Topology.aggregator_address(shard), netns.AGGREGATOR6)
     return Sums([s for s in recorder.packets() if (s.to if s.up else s.source)[0] in own])
 
@@ -243,7 +243,7 @@ def software__loss_5_percent():
 
 
 def auto__is_the_same_on_all_ranks():
-    """Whatever the ranks find faster, all of them do."""
+    """With rate=auto all ranks choose alike, whichever way they find faster."""
     n, steps = 3, 30
     calls = [{"scheme": None, "precision": 0, "share": 1, "count": count, "dtype": "fp32",
               "group": 4} for count in (8192, 3000, 2048)]
@@ -261,7 +261,7 @@ def auto__is_the_same_on_all_ranks():
                 stats = [a["stats"] for a in answers]
                 assert len({(s["trial"], s["rate_requests"]) for s in stats}) == 1, stats
                 trial, rated = stats[0]["trial"], stats[0]["rate_requests"]
-                # in the first 68 rounds 36 have a rate; a few later what is faster is known to all
+                # 36 of the first 68 rounds have a rate; a few rounds later all ranks have chosen
                 if not feedback:
                     assert (trial, rated) == (0, 0), stats
                 elif trial == 2:
@@ -287,8 +287,8 @@ def auto__ranks_that_disagreed_go_on():
 
 
 def settled__steps_have_as_many_bits():
-    """Of buckets that share a rate, whose gradients are new in each step: the bits of a step are those of
-    the one before within 5 %, and those asked for.
+    """Buckets share a rate, and their gradients are new in each step: the bits of a step are within
+    5 % of those of the step before, and of the rate.
     """
     n, steps, counts = 2, 14, (60000, 100000, 30000)
     calls = [{"scheme": None, "precision": 0, "share": 1, "count": count, "dtype": "fp32",

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The experiment rate_train, in a few steps: trainings by Gloo, through a job and by PowerSGD send the bytes
-that they have to, ranks agree, and what has been trained is not trained again.
+"""The experiment rate_train, in a few steps: training by Gloo, through a job and by PowerSGD sends
+as many bytes as it should, ranks agree, and a finished training is not repeated.
 """
 import argparse
 import functools
@@ -14,14 +14,14 @@ import tap  # noqa: E402  (found through the path above)
 from experiments import rate_plans, rate_train, report, run  # noqa: E402
 
 HIDDEN, STEPS = 256, 8
-# of a linear layer and its biases
+# (inputs, outputs) of linear layers with biases
 LAYERS = ((64, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN, 10))
 PARAMETERS = sum(rows * columns + columns for rows, columns in LAYERS)
-RING = 2 * 3 / 4        # what a ring of four ranks sends, beside what it sums
+RING = 2 * 3 / 4        # bytes that a rank of a ring of four sends per byte of a bucket
 
 
 def low_rank():
-    """Floats that PowerSGD of rank two sums."""
+    """The number of floats that PowerSGD of rank two sums."""
     return sum(2 * (rows + columns) + columns for rows, columns in LAYERS)
 
 
@@ -31,7 +31,7 @@ def small():
 
 
 def plan(**more):
-    """The perceptron, small."""
+    """The plan of a small perceptron."""
     plan = rate_plans.PLANS["perceptron"]
     make = functools.partial(rate_plans.task_of, "digits", "Digits", HIDDEN)
     return plan._replace(**{"make": make, "steps": STEPS * rate_train.QUICK_PART, **more})
@@ -48,7 +48,7 @@ def way(name):
 
 
 def row_of(name, options):
-    """Of a training, which goes into the CSV file; and there is a step's time."""
+    """The row of a training in the CSV file. Checks the row of its step's time, too."""
     trained, step = trainer(options).rows(way(name))
     print(f"# {name}: {trained}, {step}")
     assert (trained["kind"], step["kind"]) == (rate_train.TRAINING, rate_train.STEP)
@@ -58,8 +58,8 @@ def row_of(name, options):
 
 
 def near(got, want, more):
-    """At least want, and not much more: headers, what ranks confirm to each other, requests that a busy
-    host sends again.
+    """Check that got is at least want, and not much more, for headers, the agreement, and requests
+    that a busy host sends again.
     """
     assert want <= got <= want * (1 + more), (got, want)
 
@@ -78,9 +78,9 @@ def job__sends_four_bits_up_and_eight_down():
 
 def rate__sends_as_few_as_it_says():
     row = row_of("rate 4", small())
-    # with the norms of so few blocks; 6 bits take 7.5
+    # norms come on top; 6 bits would take 7.5
     near(row["up"] + row["down"], 4, .6)
-    # 3 and 6 bits leave out .51 and .05, and expect .24 and .02
+    # 3 and 6 bits would leave out .51 and .05, and predict .24 and .02
     assert .2 < row["skipped"] < .45 and .07 < row["predicted"] < .2, row
 
 
@@ -96,10 +96,10 @@ def what_is_kept__is_not_done_again():
     again = trainer(options)
     again._train = None
     assert again.rows(fp32) == first
-    # other steps are another training
+    # another number of steps is another training
     longer = trainer(options, steps=STEPS * rate_train.QUICK_PART + rate_train.QUICK_PART)
     assert longer.kept.get({**first[0], "steps": longer.steps}) is None
-    # and all are done anew if asked for, in place of the old ones
+    # with --all, new rows replace all old rows
     anew = trainer(argparse.Namespace(**{**vars(options), "all": True}))
     anew._train = lambda here, way, plan: {"quality": 2., "step_ms": 3.}
     assert [row["quality"] for row in anew.rows(fp32)] == [2, 2]
@@ -113,7 +113,7 @@ if __name__ == "__main__":
         sys.exit(4)
     rate_train.TIMED = 6
     FOLDER = tempfile.TemporaryDirectory()
-    BY_GROUP = small()      # of both cases that train by Gloo
+    BY_GROUP = small()      # for both cases that train by Gloo
     tap.main([gloo__sends_floats_in_a_ring, job__sends_four_bits_up_and_eight_down,
               rate__sends_as_few_as_it_says,
               powersgd__sends_its_factors, what_is_kept__is_not_done_again])

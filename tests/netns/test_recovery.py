@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""examples/train_ddp.py, which the user's guide explains, in what goes wrong in
-practice: two ranks with 8 buckets a step, real thcd, with and without error
-feedback. All ranks end with the same weights, bit for bit, and with a loss
-next to those of runs with the same seed that nothing disturbed.
+"""The failures of practice in examples/train_ddp.py, which the user's guide
+explains: two ranks with 8 buckets a step, real thcd, with and without error
+feedback. All ranks end with equal weights, bit for bit, and with a loss near
+the losses of undisturbed runs with the same seed.
 
-Over AF_THC where THC_TRANSPORT says so (selftests/test_libthc_recovery.sh), in
-an emulated machine: shorter, each case with error feedback or without, and a
-rank that is killed is started again by this program, as torchrun would.
---repeat N does each case N times: more than one shows what timing can hide.
+With THC_TRANSPORT=af_thc (selftests/test_libthc_recovery.sh) the test runs in
+an emulated machine: with fewer steps, each case either with error feedback or
+without, and this program restarts a killed rank, as torchrun would.
+--repeat N runs each case N times, to find errors that depend on timing.
 """
 import functools
 import hashlib
@@ -39,11 +39,11 @@ STEPS = STEPS_EMULATED if EMULATED else 60
 DISTURBED = STEPS // 2
 EVERY = STEPS // 6
 SEED = 1
-UNDISTURBED = 3         # runs: jobs of other keys, so that they round otherwise
-WORSE = 1.12            # times the worst of their losses: none of theirs is as large
-# A rank that is starved by others on this machine is not one that has failed.
+UNDISTURBED = 3         # runs, in jobs with other keys, so that they round differently
+WORSE = 1.12            # a loss may be this many times the worst undisturbed one
+# A rank that other processes keep from its CPU has not failed.
 TIMEOUT_S = 30 if EMULATED else 10
-# Its torchrun fails with Python 3.11 unless redirections are given, here of no rank there is.
+# Its torchrun needs redirections with Python 3.11; these are of a rank that does not exist.
 DEBIAN_12 = ("--redirects=9:1", "--tee=9:1")
 FEEDBACK = {True: [], False: ["--no-error-feedback"]}
 
@@ -62,7 +62,7 @@ def training(net, aggregator, *words, seeds=(SEED,), prepare=None):
 
 @functools.cache
 def losses_of(feedback, steps=None):
-    """The losses of runs that nothing disturbs."""
+    """The losses of undisturbed runs."""
     with netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         with training(net, aggregator, *FEEDBACK[feedback], "--steps", str(steps or STEPS),
                       seeds=[SEED] * UNDISTURBED) as ranks:
@@ -70,7 +70,7 @@ def losses_of(feedback, steps=None):
 
 
 def subject():
-    """What the losses of an emulated machine's runs depend on, as a digest."""
+    """A digest of the files on which the losses in an emulated machine depend."""
     digest = hashlib.sha256()
     for path in (__file__, trainers.__file__, os.path.join(netns.ROOT, "examples/train_ddp.py"),
                  os.path.join(netns.build_dir(), "libthc.so")):
@@ -81,8 +81,8 @@ def subject():
 
 @functools.cache
 def losses_for_emulated():
-    """Of runs as an emulated machine makes them, with error feedback and without, by which. It takes
-    those that this host has made, if it has, for they cost it seconds, and the machine minutes.
+    """{error feedback: losses} of undisturbed runs of an emulated machine's length. The machine
+    takes the host's losses if it can: the runs take the host seconds, and the machine minutes.
     """
     path = os.path.join(netns.build_dir(), "undisturbed.json")
     if EMULATED:
@@ -107,13 +107,13 @@ def undisturbed(feedback):
 
 
 def undisturbed_runs_for_the_machine():
-    """They are as good as each other."""
+    """The losses of undisturbed runs are close to each other."""
     for losses in losses_for_emulated().values():
         assert max(losses) < WORSE * min(losses), losses
 
 
 def check(texts, feedback, failed, nonfinite=0):
-    """Equal weights, a loss next to that of others, and what is counted.
+    """Check equal weights, a loss near the undisturbed ones, and the counters.
 
     failed: "some", "any" or a number.
     """
@@ -122,7 +122,7 @@ def check(texts, feedback, failed, nonfinite=0):
     print(f"# error feedback {'on' if feedback else 'off'}: loss {loss:.4f}, undisturbed",
           *(f"{other:.4f}" for other in losses), flush=True)
     assert steps == STEPS, "\n".join(texts)
-    # a better one is no fault
+    # a lower loss is no error
     assert loss < WORSE * max(losses), f"loss {loss}, undisturbed {losses}"
     for text in texts:
         buckets, failures, skipped = counted(text)
@@ -132,7 +132,7 @@ def check(texts, feedback, failed, nonfinite=0):
 
 
 def with_both(in_machine):
-    """A case with and without error feedback; in an emulated machine only with or without."""
+    """Run a case with and without error feedback; in an emulated machine as in_machine says."""
     def decorate(case):
         @functools.wraps(case)
         def both():
@@ -144,7 +144,7 @@ def with_both(in_machine):
 
 @with_both(True)
 def thcd_is_killed_and_restarted(feedback):
-    # XDP goes on without its daemon: what loses the rounds is the new daemon, told to discard
+    # XDP goes on without its daemon; the new daemon loses the rounds, since --fresh discards
     # them. The software aggregator dies with its process.
     software, options = not feedback, () if not feedback else ("--fresh",)
     with tempfile.TemporaryDirectory(prefix="thc-recovery-") as folder, \
@@ -152,7 +152,7 @@ def thcd_is_killed_and_restarted(feedback):
         pid, restarted = aggregator.process.pid, os.path.join(folder, "restarted")
 
         def kill_and_wait(_grad):
-            """Some buckets of this pass come before the new daemon, others after it."""
+            """Wait in the backward pass, so that the new daemon starts between two buckets."""
             os.kill(pid, signal.SIGKILL)
             while not os.path.exists(restarted):
                 time.sleep(0.01)
@@ -205,10 +205,10 @@ def loss_of_5_percent(feedback):
 
 
 def torchrun(net, folder, aggregator, feedback):
-    """The agents of both hosts; what each printed.
+    """Run torchrun's agents on both hosts. Returns what each agent printed.
 
-    An agent tells the others the name of its host, and here all have one: so each
-    gets a name of its own, its address, which needs nobody to resolve it.
+    Agents exchange the names of their hosts, which are all equal here. So each host
+    gets its address as its name, which needs no resolver.
     """
     files = [tempfile.TemporaryFile("w+") for _ in range(net.workers)]
     agents = [net.popen(net.worker(r), [
@@ -256,7 +256,7 @@ def a_rank_is_killed_and_all_are_started_again(feedback):
             netns.Topology(2) as net, Aggregator(net, 2) as aggregator:
         words = [*FEEDBACK[feedback], "--checkpoints", folder, "--every", str(EVERY)]
         kill = trainers.die_once(DISTURBED, os.path.join(folder, "died"))
-        # the other one cannot go on without it, and says so
+        # the other rank reports that it cannot go on alone
         with training(net, aggregator, *words, "--timeout", "3", "--join-timeout", "3",
                       prepare=kill) as ranks:
             texts = ranks.ended()
@@ -269,7 +269,7 @@ def a_rank_is_killed_and_all_are_started_again(feedback):
 CASES = [thcd_is_killed_and_restarted, thcd_is_stopped_for_good]
 if EMULATED:
     CASES.append(a_rank_is_killed_and_all_are_started_again)
-else:   # what a rank claims of its gradient is the same over all transports, and so are losses
+else:   # these cases do not depend on the transport
     CASES = [undisturbed_runs_for_the_machine, *CASES, loss_of_5_percent, inf_in_one_bucket,
              a_rank_is_killed_and_restarted_by_torchrun]
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Answers that XDP sends meet the tbf of a shaped link, too, although XDP
-output bypasses the qdiscs of its own interface: their measured rate stays at
-the limit, while the same answers are faster on a link that is not shaped.
+"""The tbf of a shaped link limits answers that XDP sends, too, although XDP
+output bypasses the qdiscs of its own interface. The measured rate of answers
+stays at the limit; on a link without a limit the answers are faster.
 
-Answers are repeats: one rank finishes a chunk of its own (n = 1) and then asks
-for it again and again, with requests half the size of answers, so that the
-way down is what limits.
+The answers are repeats: a single rank (n = 1) finishes a chunk and then asks
+for it again and again. Its requests are half as long as the answers, so that
+the way down is the bottleneck.
 """
 import os
 import socket
@@ -19,7 +19,7 @@ import thcwire as wire  # noqa: E402
 from aggregator import Aggregator  # noqa: E402
 from tap import netns  # noqa: E402
 
-RATE = 50e6             # of the shaped link, bits per second: little for a busy machine, too
+RATE = 50e6             # of the shaped link, bits per second: even a busy machine sends more
 ANSWER = 48 + 1024      # header and lanes
 OVERHEAD = 42           # Ethernet, IPv4, UDP
 SECONDS = 1.5

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A job of several aggregators gives the bits of one, over XDP and software, with losses, too;
-one that dies is named, and what is not of one job is refused."""
+"""A job of several aggregators gives the bits of one, over XDP and software, with losses, too.
+Ranks name an aggregator that dies, and refuse aggregators that do not serve one job."""
 import json
 import os
 import re
@@ -16,10 +16,10 @@ from ranks import Ranks, good  # noqa: E402
 from tap import netns  # noqa: E402
 
 N = 3
-SECRET = bytes(range(32))       # the seed of rotations follows from it
+SECRET = bytes(range(32))       # determines the seed of rotations
 TIMEOUT = 2.0                   # seconds, of every client
-SLACK = 8.0                     # of a loaded machine
-# Not a multiple of anything, and one that is a single chunk.
+SLACK = 8.0                     # for a loaded machine
+# One bucket that ends in the middle of a chunk, and one of a single chunk.
 COUNTS = [70001, 900]
 
 
@@ -28,7 +28,7 @@ class Bed:
 
     def __init__(self, count, apart=True, impair=None, job=None, n=N, quiet=False,
                  **options):
-        # tables of rates would take each thcd and client a large part of a second there
+        # in a test machine each thcd and client would compute tables of rates for too long
         job = job or ({"rate": "fixed"} if "THC_VM_KERNEL" in os.environ else None)
         self.net = netns.Topology(n, aggregators=count if apart else 1, impair=impair)
         try:
@@ -50,7 +50,7 @@ class Bed:
         self.net.close()
 
     def digest(self, rounds=2):
-        """Of what all ranks have received."""
+        """The digest of what all ranks have received."""
         answers = self.ranks.reduce(counts=COUNTS, rounds=rounds)
         assert len({a["digest"] for a in answers}) == 1, "ranks received different bits"
         return answers[0]["digest"]
@@ -60,7 +60,7 @@ _of_one = {}
 
 
 def of_one(rounds=2):
-    """The digest of the same all-reduces by one aggregator."""
+    """The digest of these all-reduces by one aggregator."""
     if rounds not in _of_one:
         with Bed(1, apart=False) as bed:
             assert bed.ranks.open()[0]["shards"] == 1
@@ -74,7 +74,7 @@ def same_bits(count, apart, **more):
         assert info["shards"] == count, info
         assert bed.digest() == of_one(), f"{count} aggregators sum to other bits than one"
         added = [a.stats()["events"]["added"] for a in bed.shards.all]
-        # each has its part: chunks of one stream differ by one, of two by two
+        # each has its part: shards differ by at most one chunk in each stream
         assert max(added) - min(added) <= 6 * N, added
         if not more:
             chunks = -(-COUNTS[0] // 1024) + -(-COUNTS[1] // 1024)
@@ -113,7 +113,7 @@ def switch__keeps_the_answers_of_others_away():
 
 
 def group__may_be_that_of_all():
-    """Answers of the job's other aggregators are no stranger's."""
+    """Answers of the job's other aggregators to their common group are not foreign."""
     group = {"group": "239.84.7.7", "group_port": 20001}
     with Bed(2, job=group, quiet=True) as bed:
         bed.ranks.open()
@@ -121,13 +121,13 @@ def group__may_be_that_of_all():
         for shard in bed.shards.all:
             assert shard.stats()["daemon"]["foreign"] == 0, shard.has_said()
             assert "sends to this job's group" not in shard.has_said(), shard.has_said()
-            # and none looks at all answers of the others
+            # and no aggregator receives all answers of the others
             assert "239.84.7.7" not in bed.net.run(
                 shard.namespace, ["ip", "maddr", "show", "dev", "eth0"]).stdout
 
 
 def dies__is_named():
-    """One of three is killed: all ranks say which, and go on when it is back."""
+    """One of three aggregators is killed: all ranks name it, and go on when it is back."""
     with Bed(3) as bed:
         bed.ranks.open()
         bed.digest()
@@ -148,7 +148,7 @@ def dies__is_named():
 
 
 def dies__before_the_job_is_ready():
-    """Ranks that join say which aggregator does not answer."""
+    """Ranks that join name the aggregator that does not answer."""
     with Bed(3, apart=False) as bed:
         bed.shards[1].stop()
         answers = bed.ranks.all(**bed.ranks.open_request(join_timeout=6))
@@ -170,7 +170,7 @@ def late__one_starts_after_the_workers():
 
 
 def session_when_ready(shard, after):
-    """The session of its job, newer than `after`, that all ranks have joined."""
+    """The session of the shard's job, newer than `after`, when all ranks have joined it."""
     end = time.monotonic() + SLACK
     while True:
         job = shard.ask("jobs")["jobs"][0]
@@ -181,8 +181,8 @@ def session_when_ready(shard, after):
 
 
 def restart__while_one_is_waited_for():
-    """A rank that restarts while an aggregator is missing moves the epoch of those that were
-    ready: the others hear of it before they start."""
+    """A rank restarts while a shard is missing, so the shards that were ready begin new epochs. The
+    other ranks hear of them before they start."""
     with Bed(3, apart=False) as bed:
         bed.shards[2].stop()
         for r in range(N):
@@ -199,8 +199,8 @@ def restart__while_one_is_waited_for():
 
 
 def restart_of_what_is_waited_for(bed, shard):
-    """Rank 1 opens, which restarts it at numbers 0 and 1 and makes number 2 ready, the last that
-    ranks 0 and 2 wait for. shard: it hears of that after they have opened."""
+    """Rank 1 restarts and joins: shards 0 and 1 begin new sessions, and shard 2, for which ranks 0
+    and 2 wait, gets ready. shard: hears of rank 1 only after ranks 0 and 2 have opened."""
     bed.shards[2].stop()
     for r in range(N):
         bed.ranks.tell(r, **bed.ranks.open_request())
@@ -220,8 +220,8 @@ def restart_of_what_is_waited_for(bed, shard):
 
 
 def restart__is_what_was_waited_for():
-    """They hear first that those that were ready are so no longer. Where a processor was not
-    there for one of those in time they have to join again, as below."""
+    """Ranks 0 and 2 hear first of the new sessions of shards 0 and 1. If a shard had to wait for a
+    CPU, ranks 0 and 2 have to rejoin, as below."""
     with Bed(3, apart=False) as bed:
         restart_of_what_is_waited_for(bed, None)
         if not bed.ranks.has_answered(1, TIMEOUT):
@@ -231,8 +231,8 @@ def restart__is_what_was_waited_for():
 
 
 def restart__is_heard_of_late():
-    """By one of those that were ready: ranks 0 and 2 have opened in a session that is over. Their
-    next all-reduce says so, and that they should join again."""
+    """Shard 1 hears late of the restart, so ranks 0 and 2 open in a session that is over. The error
+    of their next all-reduce tells them to rejoin."""
     with Bed(3, apart=False) as bed:
         late = bed.shards[1]
         restart_of_what_is_waited_for(bed, late)
@@ -263,7 +263,7 @@ def refused(bed, code, words, **more):
 
 
 def wrong__number_1_is_asked():
-    """It cannot know: what is said to number 0 is sealed for number 0, and it drops it."""
+    """The ranks take shard 1 for the first one: it drops packets sealed for shard 0."""
     with Bed(2, apart=False) as bed:
         refused(bed, "EHOSTUNREACH", "its first shard", port=PORT + 100)
         drops = bed.shards[1].stats()["drops"]
@@ -271,7 +271,7 @@ def wrong__number_1_is_asked():
 
 
 def wrong__another_table():
-    """Number 1 has the place, and another job."""
+    """An aggregator with another table has the address of shard 1."""
     with Bed(2, apart=False) as bed:
         keys = {**bed.shards[1].keys, "granularity": 20}
         bed.shards[1].stop()

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Buckets of scheme lhc as sketches, bit for bit what plain integers make of the ranks' values: in
-XDP, native and generic, and in software, by one aggregator and by three, of three hashes and of four
-that are coupled, with losses and packets that come twice. With THC_TRANSPORT=af_thc over AF_THC
-sockets, and else over UDP.
+"""Means of sketches in scheme lhc equal those of plain integers bit for bit: in XDP, native and
+generic, and in software, by one aggregator and by three, with three hashes and with four coupled
+hashes, with losses and duplicates. With THC_TRANSPORT=af_thc over AF_THC sockets, and otherwise
+over UDP.
 """
 import functools
 import hashlib
@@ -19,7 +19,7 @@ from tap import netns  # noqa: E402
 
 N = 3
 STEPS = 3       # the first one goes by an index, since nothing is known yet
-# count, dtype, precision, share of what is not zero
+# count, dtype, precision, share of values that are not zero
 CALLS = [(20001, "fp32", 0, .01), (9001, "bf16", 16, .012), (9001, "fp32", 32, .0)]
 
 
@@ -29,7 +29,7 @@ def seed_of(step, i):
 
 @functools.lru_cache(None)
 def expected(step, i):
-    """The digest of what has to come of a call."""
+    """The digest of the right result of a call."""
     count, dtype, bits, share = CALLS[i]
     brought = [values.buffer(seed_of(step, i), r, count, dtype, share) for r in range(N)]
     if bits:
@@ -40,7 +40,7 @@ def expected(step, i):
 
 
 def check_large(ranks):
-    """More than one part, and no filter: as by scheme none, of several steps the last one."""
+    """A bucket of several parts, without a filter: three steps by lhc equal one by scheme none."""
     call = {"seed": 3, "count": 1100003, "dtype": "fp32", "precision": 0, "share": .001}
     digests = {a["digests"][0] for scheme in ("lhc", "lhc", "lhc", "none") for a in
                good(ranks.all(range(N), do="calls", calls=[{**call, "scheme": scheme}]))}

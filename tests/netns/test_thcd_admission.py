@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Who may join by address and by distance: the subnets that a job admits when it
-names none, prefixes that it names, and routers on the way. One worker is in the
-aggregator's subnet, the other one behind a router:
+"""A job admits workers by address and by distance: the subnets of a job that
+names none, prefixes that a job names, and routers on the way. One worker is in
+the aggregator's subnet, the other one behind a router:
 
      worker 0 ----.                        .---- aggregator
        10.77.0.1   `-- bridge of netns.py -'       10.77.0.100
@@ -54,7 +54,7 @@ def topology():
 
 
 class Bed:
-    """A job without a group, which far workers cannot hear, and its workers."""
+    """A job without a group, since far workers cannot hear one, and the job's workers."""
 
     def __init__(self, net, ranks=2, options=(), software=False, **job):
         self.net = net
@@ -63,7 +63,7 @@ class Bed:
         self.workers = []
 
     def worker(self, place, address, ttl=None, rank=0):
-        """A rank that asks from a namespace, its packets with this TTL."""
+        """A rank that sends from the namespace of worker `place`, with this TTL."""
         w = wire.Worker(rank, address, key=self.thcd.key, nonce=random.getrandbits(63) | 1,
                         place=lambda call: netns.in_namespace(self.net.worker(place), call))
         if ttl and ":" in address:
@@ -77,11 +77,11 @@ class Bed:
         return self.worker(place, address, **more).join_once().refusal
 
     def said(self):
-        # thcd writes where this file's position is
+        # pread(), since thcd writes at this file's position
         return os.pread(self.thcd.said.fileno(), 1 << 20, 0).decode()
 
     def dropped(self, reason, count):
-        """Waits for this count of drops: what comes through a router may take its time."""
+        """Wait for this count of drops: packets through a router may arrive late."""
         end = time.monotonic() + wire.PATIENCE
         stats = self.thcd.stats()
         while stats["drops"][reason] < count and time.monotonic() < end:
@@ -118,7 +118,7 @@ def prefix__default_is_the_subnets_of_the_interface():
 
 def prefix__of_all_addresses_that_the_interface_has():
     with topology() as net:
-        # a larger one than the first, and two that are in these
+        # a larger subnet than the first one, and two within these
         for address in ("10.0.0.1/9", "10.77.0.200/24", "10.79.1.1/24"):
             net.run(net.aggregator, ["ip", "addr", "add", address, "dev", "eth0"])
         net.run(net.aggregator, ["ip", "addr", "add", "10.80.0.1/24", "dev", "lo"])
@@ -138,7 +138,7 @@ def prefix__of_every_interface_where_packets_come_through_all():
                                   ("10.99.0.1", every | {"10.99.0.1/32"}),
                                   ("127.0.0.1", {"127.0.0.0/8", "10.99.0.1/32"}),
                                   (ADDRESSES[0], {"10.77.0.0/24"})):
-            # not -i, which says through which interface
+            # without -i, which names the interface
             options = ["--software", "--listen", address]
             prefixes = set(listening(net, options)["prefix"])
             assert prefixes == expected, (address, prefixes)
@@ -147,7 +147,7 @@ def prefix__of_every_interface_where_packets_come_through_all():
 
 
 def listening(net, options):
-    """The job of a thcd that is given no interface."""
+    """The job of a thcd without an interface."""
     class OnAddress(Aggregator):
         def start(self, *more):
             self.options = options
@@ -171,7 +171,7 @@ def prefix__others_are_named():
 
 
 def prefix__another_one_after_kill_9():
-    """The ranks that are in stay in, and the one that was refused gets in."""
+    """Ranks that have joined stay, and a rank that was refused can join."""
     with topology() as net, Bed(net) as bed:
         near, far = bed.worker(NEAR, ADDRESSES[0]), bed.worker(FAR, ADDRESSES[0])
         far.rank = 1
@@ -212,7 +212,7 @@ def hops__far_workers_are_dropped():
 
 
 def hops__data_and_what_is_corrupted():
-    """Of a rank that is in, and before anything else is looked at."""
+    """The hops of a joined rank's data are checked, and before any other field."""
     for mode, how in MODES.items():
         with topology() as net, Bed(net, ranks=1, hops=1, prefix="any", **how) as bed:
             w = bed.worker(FAR, ADDRESSES[0], 255)
@@ -226,7 +226,7 @@ def hops__data_and_what_is_corrupted():
             w.silent()
             stats = bed.dropped("hops", 3)
             assert not stats["drops"]["tag"] and stats["events"]["added"] == 1, (mode, stats)
-            # a job that there is none of allows everything
+            # an unknown job has no limit of hops
             w.send(wire.LUT_ADD, bytes(512), width=4, job=9)
             w.silent()
             bed.dropped("job", 1)
@@ -234,7 +234,7 @@ def hops__data_and_what_is_corrupted():
 
 def hops__our_own_packets_are_as_near_as_can_be():
     """libthc's requests arrive where no router is allowed, and all unicast answers have
-    the whole TTL: those of XDP, of generic XDP, which thcd sends, and of software."""
+    the whole TTL: those of native XDP, of generic XDP (sent by thcd), and of software."""
     modes = {**MODES, "generic": {"options": ("--mode", "generic")}}
     for mode, how in modes.items():
         with topology() as net, Bed(net, hops=0, **how) as bed:
@@ -268,10 +268,10 @@ def answers(bed, address):
         _, control, _, _ = w.socket.recvmsg(2048, 64)
         return struct.unpack("i", control[0][2])[0]
 
-    # a rank is told of another epoch ten times a second at most, of either address
+    # thcd tells a rank of another epoch at most ten times a second, for both addresses
     time.sleep(0.11)
     chunk = {"payload": bytes(512), "width": 4}
-    time.sleep(0.02)    # a rank that is in is answered once in 10 ms
+    time.sleep(0.02)    # thcd answers a joined rank once in 10 ms
     return [ttl(wire.JOIN, payload=wire.join_payload(w.nonce)),
             ttl(wire.LUT_ADD, **chunk), ttl(wire.LUT_ADD, **chunk),
             ttl(wire.LUT_ADD, **{**chunk, "epoch": w.epoch - 1})]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """thcd and the interface it attaches to: native and generic XDP, foreign
-programs, the end by a signal, kill -9 and what goes on without a daemon, two
+programs, the end by a signal, aggregation after kill -9 of the daemon, two
 instances, wrong configurations. Packets come from sockets in namespaces.
 """
 import ctypes
@@ -30,8 +30,8 @@ JOB = f"1,ranks=2,{KEYED},table=" + ":".join(map(str, TABLE))
 
 
 class Daemon:
-    """thcd in a namespace; said: its stderr, once it has ended. command: what starts it,
-    env: more of the environment.
+    """thcd in a namespace; said: its stderr, once it has ended. command: starts it in place of
+    thcd itself, env: more of the environment.
     """
 
     def __init__(self, net, *options, job=JOB, interface="eth0", instance=None, ns=None,
@@ -93,7 +93,7 @@ def send(worker, payload, slot, generation=0):
 
 
 def a_round(workers, slot, generation=0, seed=1):
-    """One generation through the aggregator, with a duplicate; bits compared."""
+    """Send one generation through the aggregator, with a duplicate, and compare the bits."""
     rng = random.Random(seed)
     payloads = [rng.randbytes(512) for _ in workers]
     send(workers[0], payloads[0], slot, generation)
@@ -165,11 +165,11 @@ def case__a_foreign_program_is_named_and_left_alone():
             assert "ip link set dev eth0 xdp off" in d.said, d.said
             assert hook(net) == before, "the foreign program was touched"
             assert not os.path.exists(d.pins()), "pins of a start that failed were left"
-        # and the way that thcd names works
+        # the command that thcd proposes works
         net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
         d = Daemon(net)
         assert d.ready, d.said
-        # a program that somebody forces over ours is not removed by our end
+        # thcd does not remove a program that replaced its own
         net.run(net.aggregator, ["ip", "link", "set", "dev", "eth0", "xdp", "off"])
         Foreign(net, "latecomer")
         after = hook(net)
@@ -227,7 +227,7 @@ def case__generic_on_request_gives_the_same_answers():
 
 
 def case__generic_sends_all_that_has_waited():
-    """Its ring is emptied in turns, of 256 answers each."""
+    """thcd empties its ring in turns of 256 answers."""
     with netns.Topology(2) as net:
         d = Daemon(net, "--mode", "generic", job=f"{JOB},reply=fanout")
         assert d.ready, d.said
@@ -248,7 +248,7 @@ def case__generic_sends_all_that_has_waited():
 
 
 def refused_reload(daemon):
-    """What thcctl says of a daemon that is gone."""
+    """The error of `thcctl reload` for a daemon that is gone."""
     done = subprocess.run([os.path.join(netns.build_dir(), "thcctl"), "--instance",
                            daemon.instance, "reload"],
                           capture_output=True, text=True, timeout=wire.PATIENCE)
@@ -271,7 +271,7 @@ def survive(mode):
         held = hook(net)
         assert held and held[0] == mode, "kill -9 took the program away"
         if mode == "native":
-            a_round(workers, 2)  # nobody but XDP is there
+            a_round(workers, 2)  # by XDP alone
             assert d.ctl("stats")["events"]["finished"] == 2, "thcctl reads pinned maps"
             assert d.ctl("job", "1")["epoch"] == epoch
         assert "its program and maps live on: start thcd again" in refused_reload(d)
@@ -306,7 +306,7 @@ def case__three_modes_give_a_client_the_same_bits():
             ranks.open()
             answers = ranks.reduce(counts=[300000, 77], rounds=2)
             s = aggregator.stats()
-            # a virtual CPU may lose its turn with a slot locked: counted, repaired
+            # a virtual CPU may be preempted while it locks a slot: counted and repaired
             drops = {why for why, count in s["drops"].items() if count} - {"lock"}
             assert s["mode"] == mode and s["adds_up"] and not drops, s
             digests[mode] = {a["digest"] for a in answers}
@@ -350,7 +350,7 @@ def case__a_contradicting_restart_is_refused_and_fresh_discards():
 
 
 def case__a_peer_in_another_namespace_is_nobody_here():
-    """Its index says nothing: it may be that of the interface itself, or of another veth here."""
+    """The peer's index may also be that of the interface itself, or of another veth here."""
     with netns.Topology(1) as net:
         Pair(net)
         at = int(netns.in_namespace(net.aggregator, lambda: socket.if_nametoindex("va")))
@@ -379,7 +379,7 @@ def case__fresh_leaves_no_program_on_another_interface():
         assert not other.ready and "is not on va, but on eth0; nothing was discarded" in \
             other.said, other.said
         assert hook(net) == held and hook(net, "va") is None
-        # what it proposes
+        # thcd --discard, which the error proposes
         d = Daemon(net, instance=d.instance)
         assert d.ready, d.said
         d.end(signal.SIGKILL)
@@ -457,7 +457,7 @@ def case__two_instances_have_one_interface_name_each_in_its_namespace():
             a_round(workers, 3)
         assert a.ctl("stats")["events"]["finished"] == 1
         assert b.ctl("stats")["events"]["finished"] == 1
-        # a dead one's name is not taken over from another namespace either
+        # nor does thcd take over the name of a dead thcd in another namespace
         a.end(signal.SIGKILL)
         same = Daemon(two, instance=a.instance, interface="eth0")
         assert not same.ready, "pins of another namespace were taken over"
@@ -522,7 +522,7 @@ def case__a_restarted_rank_ends_the_epoch_in_xdp():
 def case__a_worker_that_misses_xdp_is_told_of():
     with netns.Topology(2) as net:
         d = Daemon(net, job=JOB.replace("ranks=2", "ranks=1") + ",reply=fanout")
-        # on the aggregator's own host: packets go over lo
+        # a worker on the aggregator's own host: packets go over lo
         worker = Worker(0, netns.AGGREGATOR4, interface="eth0",
                         place=lambda call: netns.in_namespace(net.aggregator, call))
         join_all([worker])
@@ -533,7 +533,7 @@ def case__a_worker_that_misses_xdp_is_told_of():
 
 
 def case__strangers_that_miss_xdp_are_counted_all_the_same():
-    """A bucketful of their JOINs is heard, as of those that come through XDP."""
+    """thcd limits strangers' JOINs as XDP does: it reads one burst, and then a rate."""
     with netns.Topology(1) as net:
         d = Daemon(net)
         assert d.ready, d.said
@@ -544,7 +544,7 @@ def case__strangers_that_miss_xdp_are_counted_all_the_same():
             for _ in range(20):
                 stranger.send_join()
             sent += 20
-            # all are read before the next: a full buffer would lose some
+            # wait until thcd has read all: a full buffer would lose some
             while sum(d.ctl("stats")["daemon"][name] for name in ("refused", "muted")) < sent:
                 assert time.monotonic() - start < wire.PATIENCE, d.ctl("stats")
         most = 64 + (time.monotonic() - start) * 200 + 1
@@ -563,7 +563,7 @@ def case__another_aggregator_on_the_group_is_noticed():
         a_round(workers, 1)
 
         def other_job(more):
-            """A second aggregator, on worker 2's host, and what the first noticed."""
+            """Run a second aggregator on worker 2's host. Returns what the first one noticed."""
             b = Daemon(net, "--software", "--listen", net.address(2), ns=net.worker(2),
                        instance=net.name + "9", job=f"1,ranks=1,{KEYED}{more}")
             assert b.ready, b.said
@@ -669,7 +669,7 @@ def case__an_all_reduce_does_not_notice_kill_9():
 
 
 def case__pins_are_nobody_elses():
-    """bpffs is often mounted for everybody, so that any user may have made the directory."""
+    """bpffs is often writable for everybody, so any user may have made the directory."""
     with netns.Topology(1) as net:
         pins = os.path.join(PINS, net.name)
         os.makedirs(pins, 0o700)
@@ -685,7 +685,7 @@ def case__pins_are_nobody_elses():
 
 
 def case__who_mounts_bpffs_is_told_to_keep_others_out():
-    """Without a mode everybody can write to it."""
+    """Everybody can write to a bpffs that was mounted without a mode."""
     def alone(*command):
         return ["unshare", "--mount", "sh", "-c",
                 'while umount /sys/fs/bpf 2>&-; do :; done; exec "$@"', "sh", *command]
@@ -754,7 +754,7 @@ def case__refused_where_every_round_would_time_out():
         assert pair.check()["peer"] == "ok"
         assert "warning" not in pair.starts().end()
 
-        # a refused restart leaves the aggregator, which goes on when that is mended
+        # a refused restart leaves the aggregator, which goes on when GRO is on again
         pair.starts().end(signal.SIGKILL)
         pair.gro("off")
         d = pair.refused("GRO is off at vb")
@@ -764,7 +764,7 @@ def case__refused_where_every_round_would_time_out():
         assert "continued" in said and "warning" not in said, said
         assert hook(net, "va") is None
 
-        # a program at the peer polls for frames as GRO does
+        # with a program at the peer, the peer polls for frames as with GRO
         pair.gro("off")
         Foreign(net, "at_the_peer", interface="vb")
         assert hook(net, "vb")[0] == "native" and pair.check()["peer"] == "ok"
@@ -789,7 +789,7 @@ def case__warns_of_what_cannot_be_seen():
         # a link may come up later
         pair.ip("link set dev vb down")
         assert "warning: link: down" in pair.starts().end()
-        # and a peer elsewhere cannot be looked at
+        # thcd cannot examine a peer in another namespace
         said = Daemon(net).end()
         assert "warning: the veth's peer: the peer is in another namespace" in said, said
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What thcd may do while it serves: the capabilities left in each mode, a thcd that is not
-root and serves what root has prepared, and who may ask it what.
+"""The privileges of a running thcd: its capabilities in each mode, a thcd without root that
+serves jobs prepared by root, and the rights of users at the control socket.
 """
 import contextlib
 import grp
@@ -65,7 +65,7 @@ def config(folder, text):
 
 
 def close_by_deadline(workers, slot=40):
-    """BPF_PROG_TEST_RUN, in XDP modes."""
+    """A deadline closes a chunk, in XDP modes by BPF_PROG_TEST_RUN."""
     send(workers[0], bytes(512), slot)
     for w in workers:
         packet = w.expect(LUT_ADD, slot=slot, count=1, bitmap=1)
@@ -74,7 +74,7 @@ def close_by_deadline(workers, slot=40):
 
 @contextlib.contextmanager
 def programs():
-    """A folder that everybody reaches, with thcd and thcctl."""
+    """A folder with thcd and thcctl that every user can read."""
     with tempfile.TemporaryDirectory(prefix=netns.temporary_prefix()) as folder:
         os.chmod(folder, 0o755)
         for name in ("thcd", "thcctl"):
@@ -90,7 +90,7 @@ def as_user(*argv, uid=USER, gid=GROUP, keep=""):
 
 @contextlib.contextmanager
 def mode_of_bpffs(mode):
-    """Who may pass through it is the administrator's affair."""
+    """Set the mode of bpffs, as its administrator may."""
     before = stat.S_IMODE(os.stat(BPFFS).st_mode)
     os.chmod(BPFFS, mode)
     try:
@@ -168,7 +168,7 @@ def case__the_capabilities_of_the_unit_suffice_for_the_start():
 
 
 def case__each_capability_of_the_unit_is_needed():
-    """Without any of them the start fails: none is there for nothing."""
+    """If one capability of the unit is missing, the start fails."""
     names = unit_capabilities()
     thcd = os.path.join(netns.build_dir(), "thcd")
     for left_out in names:
@@ -190,7 +190,7 @@ def thcctl(net, folder, control, *arguments, uid=USER, gid=GROUP):
 
 
 def user_control(folder):
-    """A control socket where the user can make it."""
+    """The path of a control socket in a folder of the user."""
     path = os.path.join(folder, "user", "control")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.chown(os.path.dirname(path), USER, GROUP)
@@ -198,7 +198,7 @@ def user_control(folder):
 
 
 def users(job):
-    """That job with a copy of its key which the user can read."""
+    """The job with a copy of its key that the user can read."""
     os.chown(USER_KEY.path, USER, GROUP)
     return job.replace(KEYED, f"key=@{USER_KEY.path}")
 
@@ -220,7 +220,7 @@ class Other:
 
 
 def errand(net, *options, command=None, job=JOB):
-    """thcd that ends by itself: its status and what it says."""
+    """Run a thcd that ends by itself. Returns its status and its messages."""
     done = subprocess.run(
         netns.Topology.enter(net.aggregator,
                              [*(command or [os.path.join(netns.build_dir(), "thcd")]), "-i", "eth0",
@@ -249,7 +249,7 @@ def serve_without_root(mode):
         answer = other.ask("stats")
         assert answer["mode"] == mode and answer["adds_up"] and \
             answer["capabilities"] == "none", answer
-        # two at once are refused, and so is taking away what is in use
+        # what a running thcd uses cannot be discarded
         code, said = errand(net, "--discard")
         assert code == 1 and "another thcd runs" in said, said
         # killed or ended: program, members and counters stay
@@ -262,7 +262,7 @@ def serve_without_root(mode):
             a_round(workers, 3, generation=1 if number == signal.SIGKILL else 2)
         other.daemon.end()
         assert other.daemon.status == 0 and "continued" in other.daemon.said, other.daemon.said
-        # root prepares anew, for another program say, and the jobs go on
+        # root prepares once more, for example a new program, and the jobs go on
         code, said = errand(net, "--mode", mode, "--prepare", "nobody", job=job)
         assert code == 0 and "continued" in said and hook(net)[1] != held[1], said
         code, said = errand(net, "--discard")
@@ -323,7 +323,7 @@ def case__what_a_thcd_without_root_lacks_it_says():
             assert not other.daemon.ready and "ranks is 2, and 3" in other.daemon.said
             other = Other(net, folder, "--mode", "generic")
             assert not other.daemon.ready and "native XDP is prepared" in other.daemon.said
-            # a thcd of root does not trust pins that another user can change
+            # thcd as root does not trust pins that another user can change
             d = Daemon(net)
             assert not d.ready and "belongs to user 65534" in d.said, d.said
             assert errand(net, "--discard")[0] == 0
@@ -353,7 +353,7 @@ def case__root_opens_no_link_that_the_user_has_put_among_the_pins():
                             ("--discard",)):
                 code, said = errand(net, *errands)
                 assert code == 1 and "is a link or a folder" in said, said
-                # nothing was given away, and the folder is again whose it was
+                # nothing else has changed its owner, and the folder has its first owner again
                 now = os.stat(f"{theirs}/state")
                 assert (now.st_uid, now.st_ino) == (before.st_uid, before.st_ino)
                 assert os.stat(pins).st_uid == USER
@@ -371,7 +371,7 @@ def bpftool(*words):
 
 
 def fill(path):
-    """Writes all ones into every value of a pinned array."""
+    """Write all ones into every value of a pinned array."""
     about = json.loads(bpftool("show", "pinned", path))
     for k in range(about["max_entries"]):
         bpftool("update", "pinned", path, "key", *map(str, k.to_bytes(4, sys.byteorder)),
@@ -379,7 +379,7 @@ def fill(path):
 
 
 def replace(path):
-    """Pins a map with values of that size, but one for each CPU."""
+    """Replace a pinned map by a map with values of equal size for each CPU."""
     about = json.loads(bpftool("show", "pinned", path))
     os.unlink(path)
     bpftool("create", path, "type", "percpu_array", "key", "4", "value", str(about["bytes_value"]),
@@ -395,7 +395,7 @@ def case__what_the_user_writes_into_its_maps_is_no_crash_of_thcctl():
             assert not done.returncode, (done.returncode, done.stderr)
             return json.loads(done.stdout)["jobs"]
 
-        # prefixes; ranks and slots; more than there is room for
+        # wrong prefixes; wrong ranks and slots; larger values than thcctl reads
         for name, change in (("state", fill), ("jobs", fill), ("state", replace),
                              ("jobs", replace)):
             assert errand(net, "--prepare", "nobody")[0] == 0
@@ -423,7 +423,7 @@ def case__discard_says_where_the_program_is():
 
 
 def case__a_user_with_capabilities_loads_and_attaches_itself():
-    """As a unit with User= and AmbientCapabilities= does."""
+    """thcd starts as in a unit with User= and AmbientCapabilities=."""
     with netns.Topology(2) as net, programs() as folder, mode_of_bpffs(0o711):
         os.makedirs(PINS, 0o711, exist_ok=True)
         os.chmod(PINS, 0o711)
@@ -456,10 +456,10 @@ def case__members_of_the_group_read_and_change_nothing():
             assert done.returncode == 0 and not done.stderr, done.stderr
         done = thcctl(net, folder, control, "reload")
         assert done.returncode == 1 and CHANGES in done.stderr, done.stderr
-        # root may: there is no file here, and thcd says so
+        # root may reload, but this thcd has no configuration file
         done = thcctl(net, folder, control, "reload", uid=0, gid=0)
         assert done.returncode == 1 and "without --config" in done.stdout, done
-        # who is no member
+        # a user who is not in the group
         done = thcctl(net, folder, control, "stats", uid=1, gid=1)
         assert done.returncode == 1 and "not allowed to talk to" in done.stderr and \
             "member of" in done.stderr, done.stderr
@@ -467,7 +467,7 @@ def case__members_of_the_group_read_and_change_nothing():
 
 
 def silent_members(control, count):
-    """Connections of a member who says nothing; the process that has them."""
+    """A process of a member of the group with `count` silent connections."""
     child = subprocess.Popen(
         as_user(sys.executable, "-c",
                 "import socket, sys, time\n"

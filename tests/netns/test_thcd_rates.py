@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A job with a rate, and its rows: chunks by one after the other, bit for bit beside the levels that
-WELCOME tells, in native and generic XDP and in software; what thcctl shows of them; and rows outlive
+"""A job with a rate, and its rows: the sums of chunks by each row are bit for bit those of the
+levels in WELCOME, in native and generic XDP and in software; thcctl shows the rows; rows outlive
 a thcd that is killed.
 """
 import os
@@ -23,7 +23,7 @@ SLOTS = 512
 
 
 def sums_of(row, payloads):
-    """The lanes that all contributions make together."""
+    """The lanes of the sum of all contributions."""
     indices = [decoder.unpack_indices(p, row.width) for p in payloads]
     return decoder.pack_lanes([sum(row.levels[i] for i in column) for column in zip(*indices)],
                               row.sum_width)
@@ -35,8 +35,8 @@ def send(worker, width, payload, slot, generation, op=LUT_ADD):
 
 
 def a_chunk(rng, workers, rows, width, slot, generation):
-    """By the row of @width: indices of another one in between are told who is there, and where the
-    width of sums allows it one rank sends lanes.
+    """Reduce a chunk by the row of @width. Indices of another row in between get WAIT with
+    F_DIFFERS. Where the width of sums allows it, one rank sends lanes.
     """
     row = rows[width]
     payloads = [rng.randbytes(1024 * width // row.sum_width) for _ in workers]
@@ -65,7 +65,7 @@ def all_rows(rng, workers, rows, generation):
 
 
 def check_shown(daemon, rows, own):
-    """As JSON, and as a table."""
+    """Check what `thcctl job` shows, as JSON and as a table."""
     job, = daemon.ctl("job")["jobs"]
     assert [(r["bits"], r["sum_width"], r["granularity"]) for r in job["rows"]] == \
         [(b, rows[b].sum_width, rows[b].granularity) for b in sorted(rows)], job["rows"]
@@ -83,7 +83,7 @@ def check_shown(daemon, rows, own):
 
 
 def rates(keys, own, *options):
-    """All of it in one mode; returns what is shown."""
+    """Test a job in one mode. Returns what thcctl shows."""
     rng = random.Random(own)
     job = f"1,ranks={RANKS},{KEYED},{keys}"
     with netns.Topology(RANKS) as net:
@@ -122,7 +122,7 @@ def case__native():
 
 
 def case__left_to_the_ranks():
-    """auto: a third of the bits that the table has, and the record RATE says that it is on trial."""
+    """rate=auto: a third of the table's bits, and the record RATE says that it is on trial."""
     job, text = rates("rate=auto", 4, "--software", "--listen", netns.AGGREGATOR4)
     assert job["rate"] == (job["bits"] + job["sum_width"]) / 3 == 4 and job["rate_tried"], job
     assert "4 bits a coordinate, up and down together, where it is faster" in text, text

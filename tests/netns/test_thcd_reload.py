@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""A running thcd and its service manager: what is told by sd_notify's protocol, signs of life
-from the main loop, and SIGHUP, which adds and removes jobs and never ends one.
+"""A running thcd and its service manager: messages of the sd_notify protocol, signs of life from
+the main loop, and SIGHUP, which adds jobs, and removes jobs that no rank uses.
 """
 import json
 import os
@@ -29,7 +29,7 @@ def job(number, ranks=2, **more):
 
 
 class File:
-    """A configuration that can be written anew."""
+    """A configuration file that can be rewritten."""
 
     def __init__(self, folder, jobs, **settings):
         self.path = os.path.join(folder, "thcd.conf")
@@ -46,7 +46,7 @@ class File:
 
 
 def ranks_of(net, number, n=2):
-    """n workers of a job, of processes of their own on as many hosts."""
+    """n workers of a job, each on a host of its own."""
     made = []
     for rank in range(n):
         ns = net.worker(rank)
@@ -66,7 +66,7 @@ def jobs_of(daemon):
 
 
 def reload(daemon, ok=True):
-    """What thcd says of it."""
+    """Reload thcd by thcctl. Returns thcd's messages."""
     done = subprocess.run(
         netns.Topology.enter(daemon.ns, [os.path.join(netns.build_dir(), "thcctl"), "--json",
                                          "--instance", daemon.instance, "reload"]),
@@ -83,7 +83,7 @@ def wait_until(true, what):
 
 
 def job_two_comes(net, d, file, one):
-    """By the signal, and nothing happens to job 1."""
+    """SIGHUP adds job 2, and job 1 does not change."""
     epoch = one[0].epoch
     file.write([job(1), job(2)])
     d.process.send_signal(signal.SIGHUP)
@@ -127,7 +127,7 @@ def prefixes_change_while_ranks_are_in(net, d, file, two):
     assert said == ["reload: job 2: workers may join from 192.0.2.0/24"], said
     assert ranks_of(net, 2)[0].join_once().refusal == wire.NOT_PREFIX
     a_round(two, 7)
-    # at once, even if something else has to wait
+    # the prefix changes at once, even if the key cannot change yet
     other = KeyFile()
     file.write([job(1), job(2, prefix="198.51.100.0/24", key=f"@{other.path}")])
     said = reload(d, ok=False)
@@ -142,7 +142,7 @@ def prefixes_change_while_ranks_are_in(net, d, file, two):
 
 
 def job_three_takes_the_place_of_one(net, d, file, one, two):
-    """Whose ranks leave, one after the other: slots and all."""
+    """The ranks of job 1 leave one after the other, and then job 3 gets its slots."""
     file.write([job(3), job(2)])
     leave(one[:1])
     wait_until(lambda: jobs_of(d)[1]["left"] == [0], "rank 0 has left")
@@ -182,7 +182,7 @@ def jobs_come_and_go(*options):
         d = Daemon(net, "--config", file.path, *options, job=None)
         assert d.ready, d.said
         one = ranks_of(net, 1)
-        # its sessions are ahead of the clock, and so of those of every job after it
+        # sessions of job 1 are ahead of the clock, and so are those of later jobs
         one[0].enter(epoch=int(time.time() * 16) + 60000 & 0xFFFFFFFF)
         join_all(one)
         a_round(one, 5)
@@ -199,7 +199,7 @@ def jobs_come_and_go(*options):
             said = d.end()
             assert d.status == 0, said
             return
-        # what reloads have made outlives thcd, wherever its slots lie
+        # jobs that reloads have added outlive thcd, wherever their slots lie
         d.end(signal.SIGKILL)
         d = Daemon(net, "--config", file.path, *options, job=None)
         assert d.ready, d.said
@@ -222,7 +222,7 @@ def case__killed_while_it_reloads_it_serves_what_it_continues():
             d.process.send_signal(signal.SIGHUP)
             time.sleep(ms / 1000)
             d.end(signal.SIGKILL)
-            # it has removed job 2, or it has not
+            # thcd may have removed job 2 or not
             for jobs in (both, one):
                 file.write(jobs)
                 d = Daemon(net, "--config", file.path, job=None)
@@ -237,7 +237,7 @@ def case__killed_while_it_reloads_it_serves_what_it_continues():
 
 
 def copies(pid, what):
-    """How often it is in the memory of that process."""
+    """How often the bytes `what` are in the memory of a process."""
     found = 0
     with open(f"/proc/{pid}/maps", encoding="ascii") as maps, \
             open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
@@ -249,7 +249,7 @@ def copies(pid, what):
                 memory.seek(begin)
                 found += memory.read(end - begin).count(what)
             except OSError:
-                pass    # no memory, as the kernel's own pages
+                pass    # not readable, like the kernel's own pages
     return found
 
 
@@ -262,7 +262,7 @@ def case__the_key_of_a_job_that_is_gone_is_nowhere():
             assert d.ready, d.said
             forms = secret.key, secret.key.hex().encode()
             assert [copies(d.process.pid, form) for form in forms] == [1, 0]
-            # and not where it was replaced, either
+            # a replaced key has left no copy, either
             for jobs in ([job(1), job(2)], [job(1, key=f"@{secret.path}"), job(2)], [job(2)]):
                 file.write(jobs)
                 reload(d)
@@ -330,7 +330,7 @@ def case__what_cannot_be_reloaded_is_said_and_an_error_changes_nothing():
                          "control_group", "pidfile"}, said
         assert all("restart thcd to change it" in line for line in said[:-1]), said
         assert said[-1].startswith("reload: added job 2"), said
-        # and all of it is as it was
+        # nothing has changed
         assert hook(net) == held
         a_round(one, 2)
         for _ in range(20):
@@ -377,14 +377,14 @@ class Manager:
         return dict(line.split("=", 1) for line in text.splitlines())
 
     def next(self):
-        """The next one that is no sign of life."""
+        """The next message that is not a sign of life."""
         message = self.hear()
         while message == {"WATCHDOG": "1"}:
             message = self.hear()
         return message
 
     def signs(self, seconds):
-        """How many signs of life come in this time."""
+        """The number of signs of life in this time."""
         end, count = time.monotonic() + seconds, 0
         while (left := end - time.monotonic()) > 0:
             count += self.hear(left) == {"WATCHDOG": "1"}
@@ -425,7 +425,7 @@ def case__signs_of_life_come_from_the_loop():
             manager = Manager(folder)
             d = Daemon(net, *options, env={**manager.env, **watchdog})
             assert d.ready, d.said
-            # one in 150 ms would do; an idle thcd sends one in 100 ms
+            # one sign in 150 ms would suffice; an idle thcd sends one in 100 ms
             count = manager.signs(3)
             assert 15 <= count <= 40, f"{count} signs of life in 3 s"
             d.process.send_signal(signal.SIGSTOP)
@@ -438,7 +438,7 @@ def case__signs_of_life_come_from_the_loop():
 
 
 def case__a_manager_that_is_gone_wakes_nobody():
-    """Not again and again: signs of life that do not get through are tried 20 times a second."""
+    """thcd tries at most 20 times a second to send signs of life that do not get through."""
     with netns.Topology(1) as net, tempfile.TemporaryDirectory() as folder:
         manager = Manager(folder)
         d = Daemon(net, "--software", env={**manager.env, "WATCHDOG_USEC": "300000"})
@@ -485,6 +485,6 @@ def case__a_key_comes_as_a_credential():
 
 
 if __name__ == "__main__":
-    # a sanitizer keeps what was freed, and has terabytes of memory of its own
+    # a sanitizer keeps freed memory, and maps terabytes
     tap.main(tap.once([case for name, case in list(globals().items()) if name.startswith("case__")],
                       case__the_key_of_a_job_that_is_gone_is_nowhere))

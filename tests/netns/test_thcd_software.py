@@ -91,7 +91,7 @@ def ops(table, sum_width):
 
 
 def exchange(rng, workers, ref, slot, generation, chunk, replies):
-    """One generation: random order, duplicates before and after the end."""
+    """Reduce one generation: random order, duplicates before and after the answer."""
     n = len(workers)
     payloads = [rng.randbytes(ref.payload_bytes()) for _ in workers]
     fields = {"width": ref.width, "slot": slot, "generation": generation, "chunk": chunk,
@@ -174,7 +174,7 @@ def case__two_jobs_do_not_meet():
         nine = [d.worker(r, job=9) for r in range(2)]
         join_all(one)
         join_all(nine)
-        # the same slot of both, contributions interleaved
+        # slot 9 of both jobs, with interleaved contributions
         for w, byte in zip((one[0], nine[0], nine[1], one[1]), (0x11, 0x22, 0x33, 0x44)):
             w.send(LUT_ADD, bytes([byte]) * 512, width=4, slot=9)
         for w in one:
@@ -222,7 +222,7 @@ def case__old_generations_are_stale_and_far_ones_busy():
 
 
 def packets_to_drop(a):
-    """Of worker a, rank 0, each with the reason. Rank 1 is the only other one."""
+    """[(reason, function that sends a packet to drop)] for worker a, rank 0 of two."""
     good = {"width": 4, "slot": 1}
     strange = wire.Keys(wire.OTHER_KEY, 1).membership(wire.JOINING)
     return [
@@ -275,7 +275,7 @@ def packets_to_drop(a):
         ("slot", lambda: a.send(LUT_ADD, bytes(512), width=4, slot=65535)),
         ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=2, **good)),
         ("slot", lambda: a.send(LUT_ADD, bytes(512), chunk=513, **good)),
-        # who sends is asked before op and key, these before the tag, and it before the form
+        # the order of checks: address, op and key, tag, form
         ("address", lambda: a.send(wire.CLOSE, b"", rank=1, seal=strange)),
         ("op", lambda: a.send(77, b"", seal=strange)),
         ("key", lambda: a.send(wire.LEAVE, seal=False, key_id=strange.id)),
@@ -300,7 +300,7 @@ def case__every_drop_has_its_name():
 
 
 def case__each_worker_of_version_1_is_named_once():
-    """Also when more come in a second than thcd says lines in one."""
+    """thcd names each worker, even if more come in a second than thcd prints lines."""
     hosts = [f"127.0.7.{i}" for i in range(1, 46)]
     join = wire.build(bytes(16), op=wire.JOIN, job=1, version=1)
     with Daemon(f"1,ranks=1,{KEYED}") as d:
@@ -315,13 +315,13 @@ def case__each_worker_of_version_1_is_named_once():
 
 
 def answers_of(worker):
-    """The key of the answers to it."""
+    """The key of the answers to this worker."""
     return worker.down[worker.up.id]
 
 
 def case__a_strange_key_is_told_of_ten_times_a_second():
-    """By STALE, whose seal answers one request alone: the Worker looks at it. The rest is
-    dropped, and nothing is added."""
+    """thcd answers STALE, whose seal fits one request alone, which expect() checks. thcd drops
+    the other packets and adds none."""
     for seal in (KEYED, "seal=sum", "seal=none"):
         with Daemon(f"1,ranks=2,{seal},table=uniform") as d:
             a, b = workers = [d.worker(r, **keyless(seal)) for r in range(2)]
@@ -331,7 +331,7 @@ def case__a_strange_key_is_told_of_ten_times_a_second():
             for slot in range(200):
                 a.send(LUT_ADD, bytes(512), width=4, slot=slot, seal=strange)
             a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=a.epoch, rank=wire.NOBODY, bitmap=3)
-            # the other rank's ten are its own
+            # the other rank has its own limit
             b.send(LUT_ADD, bytes(512), width=4, seal=strange)
             b.expect(wire.STALE, flags=wire.F_EPOCH, epoch=b.epoch)
             most = 2 + (time.monotonic() - start) * 10
@@ -339,7 +339,7 @@ def case__a_strange_key_is_told_of_ten_times_a_second():
             told, dropped = s["events"]["epoch"], s["drops"]["key"]
             assert 2 <= told <= most and told + dropped == 201, (told, dropped, most)
             assert not s["events"]["added"] and not s["drops"]["tag"], s
-            # so is an epoch that is not the job's, under the job's own key
+            # an old epoch with the job's own key is answered by STALE, too
             time.sleep(0.11)
             a.drain()
             a.send(LUT_ADD, bytes(512), width=4, epoch=a.epoch - 1)
@@ -347,7 +347,7 @@ def case__a_strange_key_is_told_of_ten_times_a_second():
 
 
 def case__it_says_how_a_job_is_sealed():
-    """Where it starts, and to whoever asks."""
+    """thcd says it when it starts, and `thcctl job` shows it."""
     for given, seal, correlated in ((KEYED, "nh", True), ("seal=sum", "sum", True),
                                     ("seal=none,correlated=off", "none", False)):
         with Daemon(f"1,ranks=2,{given},table=uniform") as d:
@@ -360,12 +360,12 @@ def case__it_says_how_a_job_is_sealed():
 
 
 def keyless(seal):
-    """A Worker's options for a job with that."""
+    """A Worker's options for a job with this seal."""
     return {} if seal == KEYED else {"key": None}
 
 
 def case__a_changed_source_port_is_no_worker():
-    """As a NAT on the way would make it: JOIN and LEAVE are sealed with the worker's end."""
+    """A NAT would change the port: the seal of JOIN and LEAVE covers the worker's address."""
     with Daemon(f"1,ranks=1,{KEYED},table=uniform,reply=fanout") as d:
         w = d.worker(0)
         right = w.end
@@ -385,8 +385,8 @@ def case__a_changed_source_port_is_no_worker():
 
 
 def case__few_of_many_strangers_are_heard():
-    """JOINs that no job admits: a bucketful is refused by name, the rest is dropped, and
-    who belongs to the job joins beside them."""
+    """Of JOINs that no job admits, thcd refuses a burst and drops the rest. A rank of the job
+    joins meanwhile."""
     with Daemon(f"1,ranks=1,{KEYED},table=uniform") as d:
         genuine = d.worker(0)
         strangers = [d.worker(0, key=wire.OTHER_KEY), d.worker(7), d.worker(0, job=9)]
@@ -396,8 +396,8 @@ def case__few_of_many_strangers_are_heard():
                 for w in strangers:
                     w.send_join()
                     sent += 1
-            # all are read before the next: a full buffer would lose some
-            # the first of the rank's JOINs was challenged
+            # wait until thcd has read all: a full buffer would lose some
+            # the rank's first JOIN was challenged, so it sent a second one
             while (s := d.stats())["received"] < sent + turn + bool(turn):
                 assert time.monotonic() - start < wire.PATIENCE, s
             assert not genuine.join_once().refusal, "a rank of the job was refused"
@@ -406,13 +406,13 @@ def case__few_of_many_strangers_are_heard():
         heard = sent - flood
         print(f"# {sent} strangers, {heard} heard, {flood} dropped")
         assert 64 <= heard <= most, f"{heard} of {sent} were heard, {most:.0f} may be"
-        # and they are told so
+        # WELCOME tells strangers why
         for w, why in zip(strangers, (wire.NOT_JOB, wire.NOT_RANK, wire.NOT_JOB)):
             assert w.expect(wire.WELCOME).refusal == why
 
 
 def case__a_job_may_go_without_a_key():
-    """By sums, which anybody can make, or by nothing: the salt keeps epochs apart."""
+    """Packets have sums, which anybody can make, or no seal; the salt keeps epochs apart."""
     for seal, kind in (("sum", wire.SEAL_SUM), ("none", wire.SEAL_NONE)):
         with Daemon(f"1,ranks=1,seal={seal},table=uniform,reply=fanout") as d:
             w = d.worker(0, key=None)
@@ -422,7 +422,7 @@ def case__a_job_may_go_without_a_key():
             packet = w.expect(LUT_ADD, flags=wire.F_ANSWER, key_id=w.up.id)
             assert packet.payload == bytes([1, 2]) * 512
             assert bool(packet.tag) == (kind == wire.SEAL_SUM), packet
-            # a tag that is not the seal's is wrong
+            # a tag that does not fit the seal is wrong
             w.send(LUT_ADD, bytes(512), width=4, seal=False, tag=5, slot=1)
             w.silent()
             assert d.stats()["drops"]["tag"] == 1
@@ -433,15 +433,15 @@ def case__a_job_may_go_without_a_key():
 
 
 def case__who_has_no_key_or_another_one_is_told_at_once():
-    """Neither gets anything of the job; what is said to them has a seal that anybody can make,
-    and what is said to others has not."""
+    """The refusal says nothing about the job, and anybody can make its seal. Nobody else can make
+    the seal of other packets."""
     with Daemon(f"1,ranks=2,{KEYED},table=uniform", "2,ranks=2,seal=sum,table=uniform",
                 "3,ranks=2,seal=none,table=uniform") as d:
         for job, key in ((1, None), (1, wire.OTHER_KEY), (2, wire.KEY), (3, wire.KEY)):
             packet = d.worker(0, job=job, key=key).join_once()
             assert packet.refusal == wire.NOT_JOB and packet.anybodys, (job, packet)
             assert not packet.epoch and not packet.ranks and len(packet.payload) == 64, packet
-        # the same secret key is another one in another job
+        # in another job the secret gives other keys
         moved = d.worker(0)
         moved.keys = wire.Keys(wire.KEY, 9)
         assert moved.join_once().refusal == wire.NOT_JOB
@@ -475,7 +475,7 @@ def case__a_deadline_closes_what_has_its_quorum():
         c.send(LUT_ADD, bytes([0x22]) * 512, width=4, slot=3)
         packet = a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b101)
         assert packet.payload == bytes([3]) * 1024
-        # who comes late is given the result without being added
+        # a late rank gets the result, but is not added
         b.drain()
         b.send(LUT_ADD, bytes([0x44]) * 512, width=4, slot=3)
         packet = b.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_REPEAT | wire.F_CLOSED, count=2)
@@ -489,7 +489,7 @@ def case__a_deadline_closes_what_has_its_quorum():
             a.expect(LUT_ADD, flags=wire.F_ANSWER | wire.F_CLOSED, count=2, bitmap=0b011)
             took.append(time.monotonic() - start)
         text = ", ".join(f"{t:.3f}" for t in took)
-        # whoever is kept from its CPU is late, but not always
+        # a busy machine may be late, but not every time
         assert 0.06 < min(took) < 0.3, \
             f"closed after {text} s with a deadline of 80 ms"
         assert d.stats()["events"]["closed"] == 6
@@ -512,7 +512,7 @@ def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
         assert packet.epoch == epoch + 1 and packet.joined == 2, packet
         a.send(LUT_ADD, bytes(512), width=4, slot=1)
         a.expect(wire.STALE, flags=wire.F_EPOCH, epoch=epoch + 1, rank=1, bitmap=2)
-        # the new number under the old key is no packet of the new epoch
+        # a packet with the new epoch and the old key is dropped
         a.send(LUT_ADD, bytes(512), width=4, slot=2, epoch=epoch + 1)
         a.silent(0.02)
         assert d.stats()["drops"]["key"] == 1
@@ -520,7 +520,7 @@ def case__joining_is_idempotent_and_a_restart_raises_the_epoch():
         join_all([a, b])
         assert a.up.id == b.up.id != old
         assert a.epoch == b.epoch == epoch + 1
-        # what the old epoch left in slot 0 does not count in the new one
+        # contributions of the old epoch in slot 0 do not count in the new epoch
         b.send(LUT_ADD, bytes([0x11]) * 512, width=4)
         a.send(LUT_ADD, bytes([0x22]) * 512, width=4)
         assert a.expect(LUT_ADD, count=2).payload == bytes([3]) * 1024
@@ -540,7 +540,7 @@ def case__a_rank_that_leaves_is_told_of_and_may_come_back():
         time.sleep(0.05)
         join_all(workers)
         assert a.epoch == epoch + 1, "a new run begins a new epoch"
-        # before the job is ready, leaving is as if the rank had never joined
+        # if a rank leaves before the job is ready, it has never joined
         a.close()
         a = d.worker(0, nonce=501)
         a.join_once()
@@ -563,7 +563,7 @@ def case__strangers_are_refused_with_a_reason():
         assert packet.ranks == 0 and len(packet.payload) == 64, "a refusal tells nothing"
         a = d.worker(0, **inside)
         assert not a.join_once().refusal
-        # the same incarnation from another port, and the one that was replaced
+        # the same process from another port, and the one that was replaced
         twin = d.worker(0, nonce=a.nonce, **inside)
         assert twin.join_once().refusal == wire.TAKEN
         new = d.worker(0, nonce=4711, **inside)
@@ -579,7 +579,7 @@ def case__without_multicast_the_job_answers_by_fanout():
         a.join_once()
         assert a.welcome.reply == wire.MULTICAST
         join_all(workers, heard=False)
-        # not before its second is over; that it ends then, unit/test_thcd_join shows
+        # not before a second has passed; unit/test_thcd_join shows that the wait ends then
         assert time.monotonic() - start > 0.9
         assert a.welcome.reply == b.welcome.reply == wire.FANOUT
         for w in workers:
@@ -619,7 +619,7 @@ def case__welcome_carries_the_job():
 
 
 def noise(rng, worker):
-    """A packet as it may be, with changes that a network or a stranger may make."""
+    """A random packet, with changes that a network or a stranger may make."""
     control = worker.keys.membership(wire.JOINING)
     packet = wire.build(
         rng.randbytes(rng.choice((0, 8, 16, 64, 256, 512, 1024, 1032))),
@@ -652,7 +652,7 @@ def case__noise_is_counted_and_harms_nobody():
             worker = rng.choice((noisy, *workers))
             worker.send_raw(noise(rng, worker))
             sent += 1
-            if sent % 50 == 0:  # a full receive buffer is another matter
+            if sent % 50 == 0:  # the receive buffer must not overflow
                 assert d.stats()["received"] == sent
         s = d.stats()
         assert s["received"] == sent and s["adds_up"]
@@ -697,7 +697,7 @@ def case__a_start_that_fails_says_what_to_do():
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
             json.dump({"listen": "192.0.2.77"}, f)
             f.flush()
-            # of the file's addresses none is left
+            # --listen replaces the addresses of the file
             with failing("-c", f.name, "--software", "--listen", "127.0.0.1", "--port",
                          str(d.port), "--job", job) as (status, said):
                 assert status == 1 and f"{d.port} of 127.0.0.1 is taken" in said, said
@@ -715,7 +715,7 @@ def case__a_start_that_fails_says_what_to_do():
 
 
 def case__a_busy_thcd_keeps_its_socket():
-    """Whoever has no room for one more client is not dead."""
+    """A thcd without room for one more client is not taken for dead."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "control.sock")
         clients = []

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Documentation/thcd.service as systemd runs it, and the unit of a thcd without root that the
-operator's guide shows. The systemd is one of its own, in namespaces: it sees this host's files
-through an overlay that forgets what is written, and the aggregator's network.
+"""Documentation/thcd.service as systemd runs it, and the operator's guide's unit of a thcd without
+root. The test starts a systemd of its own in namespaces, with the aggregator's network. It sees
+this host's files through an overlay, which is discarded in the end.
 """
 import os
 import re
@@ -24,7 +24,7 @@ JOBS = ('{"job": 1, "ranks": 2, "key": "@job1.key"}',
         '{"job": 2, "ranks": 2, "key": "@/etc/thc/job2.key"}')
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# $1: an empty folder. What a system's first process expects to find, then this is it.
+# $1: an empty folder. Sets up what systemd expects as the first process, and executes systemd.
 BOOT = """set -e
 mount -t tmpfs tmpfs "$1"
 cd "$1"
@@ -97,7 +97,7 @@ class System:
         with open(os.path.join(netns.ROOT, "Documentation/thcd.service"), encoding="ascii") as f:
             unit = f.read().replace("@SBINDIR@", "/usr/local/sbin")
         self.write("/etc/systemd/system/thcd.service", unit)
-        # none of what else a host starts, and no wait for a real network
+        # start no other units of a host, and do not wait for a real network
         self.configure("test", "[Unit]\nDefaultDependencies=no\n"
                                f"[Service]\nWatchdogSec={WATCHDOG_S}\n"
                                "LoadCredential=job1.key:/etc/thc/job1.key\n"
@@ -121,7 +121,7 @@ class System:
         self.folder.cleanup()
 
     def run(self, *argv, check=True, **more):
-        """A program of that system to its end."""
+        """Run a program in that system."""
         done = subprocess.run(
             ["nsenter", f"--target={self.pid}", "--mount", "--pid", "--net", "--cgroup", "--uts",
              "--ipc", "--root", "--wd", "--", "env", "-i", f"PATH={PATH}", "LC_ALL=C", *argv],
@@ -189,7 +189,7 @@ def session(system):
 
 def case__the_unit_starts_serves_reloads_and_stops():
     with netns.Topology(2) as net, System(net) as system:
-        system.do("start", "thcd")      # has returned: thcd has told that it is ready
+        system.do("start", "thcd")      # returns when thcd has said that it is ready
         assert system.show("ActiveState") == "active"
         assert system.show("StatusText").startswith("1 job, native aggregator on eth0"), \
             system.show("StatusText")
@@ -227,7 +227,7 @@ def case__a_thcd_that_hangs_or_dies_is_started_again():
 
 
 def guide_unit():
-    """What the operator's guide adds to the unit for a thcd without root."""
+    """The text that the operator's guide adds to the unit for a thcd without root."""
     with open(os.path.join(netns.ROOT, "Documentation/operators-guide.md"), encoding="utf-8") as f:
         blocks = re.findall(r"(?:^    .*\n)+", f.read(), re.M)
     found = [b for b in blocks if "User=thc" in b]

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The ground other tests stand on: the topology connects, its shaped links
-limit, its impaired links harm THC packets one by one and nothing else, and
-nothing is left behind.
+"""The topology that other tests use: it connects, its shaped links limit the
+rate, its impaired links harm single THC packets and no other packets, and it
+leaves nothing behind.
 """
 import glob
 import os
@@ -20,8 +20,8 @@ import tap  # noqa: E402  (found through the path above)
 from tap import netns  # noqa: E402
 
 PORT = 18500
-PATIENCE = 20.0         # seconds: ends what hangs
-QUIET = 0.5             # after which nothing comes any more
+PATIENCE = 20.0         # seconds until something hangs
+QUIET = 0.5             # seconds without a packet: no more packets will come
 SOL_UDP, UDP_SEGMENT, SO_RCVBUFFORCE = 17, 103, 33
 
 
@@ -37,7 +37,7 @@ def udp(net, ns, address="", port=0, family=socket.AF_INET):
 
 
 def ends_of(net):
-    """{direction: (namespaces of sender and receiver, the receiver's address)} of the first worker"""
+    """{direction: (sender's and receiver's namespace, receiver's address)} of the first worker"""
     return {"up": (net.worker(0), net.aggregator, netns.AGGREGATOR4),
             "down": (net.aggregator, net.worker(0), net.address(0))}
 
@@ -102,7 +102,7 @@ def topology__multicast_reaches_every_worker():
             s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
         heard, end = set(), time.monotonic() + 10
         with udp(net, net.aggregator, netns.AGGREGATOR4, PORT) as daemon:
-            # again: the switch learns of a member when its report has come
+            # repeated, since the switch learns of a member when its report arrives
             while len(heard) < 3 and time.monotonic() < end:
                 daemon.sendto(b"sum", (group, 18600))
                 heard |= {w for w, s in enumerate(listeners) if drain(s)}
@@ -112,7 +112,7 @@ def topology__multicast_reaches_every_worker():
 
 
 def rate_through(out, to, address):
-    """Mb/s while more is sent than the link takes, from the first packet to the last."""
+    """Mb/s of a saturated link, from the first packet received to the last."""
     start, got, first, last = time.monotonic(), 0, None, None
     to.settimeout(0)
     while time.monotonic() < start + 0.6:
@@ -133,7 +133,7 @@ def topology__shaped_links_limit_both_directions():
         for direction, (source, sink, address) in ends_of(net).items():
             with udp(net, sink, address, PORT) as to, udp(net, source) as out:
                 out.setsockopt(SOL_UDP, UDP_SEGMENT, 1400)
-                # whoever is kept from its CPU lets the link idle
+                # the link is idle while the sender waits for a CPU
                 rates = [rate_through(out, to, (address, PORT)) for _ in range(3)]
                 text = ", ".join(f"{rate:.0f}" for rate in rates)
                 print(f"# {direction}: {text} Mb/s of 200")
@@ -243,7 +243,7 @@ def cleanup__sweeps_after_sigkill_only_dead_runs():
 
 
 def cleanup__sweep_leaves_another_pid_namespace_alone():
-    """It has no process of the id that the namespaces are named after."""
+    """That namespace has no process with the id in the names of the network namespaces."""
     alive = start_tool()
     try:
         subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", sys.executable,
