@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""af_thc(7) describes what there is: the options and structures of
-linux/thc.h, the columns and states of /proc/net/thc, every errno that the
-sources of the module return to the caller of a socket.
+"""af_thc(7) describes the options and structures of linux/thc.h, the columns
+and states of /proc/net/thc, and every errno that the sources of the module
+return to the caller of a socket.
 """
 import glob
 import os
@@ -10,7 +10,7 @@ import re
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Of the module's sources: other ways in than sockets, KUnit.
+# Sources of the module that serve no socket calls, and KUnit.
 OTHERS = r"netlink|hostjob|kfunc|simd|kunit"
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""tools/baselines: each method has the error, the mean and the bytes that its definition has.
-Seeds are fixed; a tolerance in percent is that of a closed form.
+"""tools/baselines: each method has the error, the mean and the bytes of its definition. Seeds are
+fixed; a tolerance in percent is for the difference from a closed form.
 """
 import math
 import os
@@ -40,17 +40,17 @@ class Baseline(unittest.TestCase):
         self.assertLess(abs(got / want - 1), percent / 100, f"{got:.6g}, expected {want:.6g}")
 
     def unbiased(self, method, x, step, rounds=400, of=None):
-        """The mean of many rounds is of, by default x; step: the longest of levels.
+        """Check that the mean of many rounds is `of`, by default x; step: the longest of levels.
 
-        Within five standard errors, and four steps of one round for what is hardly ever rounded
-        up; a variance is at most step^2 / 4, and at most step |x|.
+        The mean may differ by five standard errors, and by four steps of one round, for values that
+        are rarely rounded up. A variance is at most step^2 / 4, and at most step |x|.
         """
         of = x if of is None else of
         got = np.mean([compressed(method, x, seed).value for seed in range(rounds)], axis=0,
                       dtype=np.float64)
         allowed = 5 * np.sqrt(np.minimum(step * step / 4, step * abs(of)) / rounds)
         self.assertTrue((abs(got - of) <= allowed + 4 * step / rounds).all())
-        # together they are nearer than any of them
+        # the sum of all differences is smaller still
         self.assertLess(abs(np.sign(of) @ (got - of)) / np.linalg.norm(allowed), 1)
 
 
@@ -203,7 +203,7 @@ class Qsgd(Baseline):
         self.assertEqual(sent.bytes, 4 + 3 * 4)     # 27 bits; three norms
 
     def test_of_largest_magnitudes_is_uniform_rounding(self):
-        """As steps become short beside the coordinates: step^2 / 6."""
+        """The error is step^2 / 6 where steps are much smaller than coordinates."""
         x = normals()
         steps = abs(x.reshape(-1, 512)).max(axis=1) / 127
         error = nmse(compressed(qsgd.Qsgd(8, 512, "max"), x).value, x)
@@ -253,7 +253,7 @@ class Exchange(Baseline):
         self.assertEqual([list(layer) for layer in mean], [[0, 4, 4], [0]])
 
     def test_messages_go_down_as_they_came(self):
-        """Where they are fewer bytes than the mean: two of a byte and a scale, not 8 floats."""
+        """Two messages of a byte and a scale go down, and not the longer mean of 8 floats."""
         x = np.ones(8, np.float32)
         _, up, down = exchange.exchange(signsgd.SignSgd(), [[x]] * 2, exchange.states(1, 2, 1))
         self.assertEqual((up, down), (5, 10))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""`make experiments`: what it measures is what closed forms and papers say, in small runs with a
-seed; Documentation/experiments.md and its charts show the CSV files beside it.
+"""`make experiments`: small runs with a seed give the results of closed forms and papers, and
+Documentation/experiments.md and its charts show the CSV files in its folder.
 """
 import json
 import os
@@ -23,7 +23,7 @@ from experiments import (bigmean, forms, gradients, lhc_exact, lhc_goodput,  # n
                          lhc_index, lhc_peel, lhc_train, library, nmse, pairs, rate_error,
                          rate_plans, rate_train, stress, tables)
 
-QUICK_TOLERANCE = .05   # of a closed form, with the gradients of --quick, beside chance
+QUICK_TOLERANCE = .05   # relative, for closed forms with the gradients of --quick
 
 
 def command(*arguments):
@@ -37,7 +37,7 @@ def read(*path):
 
 
 class QuickRun(unittest.TestCase):
-    """Experiments without a network as a user runs them, but small."""
+    """Experiments without a network, run as a user does, but with --quick."""
 
     @classmethod
     def setUpClass(cls):
@@ -101,7 +101,7 @@ class QuickRun(unittest.TestCase):
         self.assertEqual(len(sets), 5)
         self.assertEqual(len(of), 5 * len({method for method, _ in of}))
         for row in of.values():
-            # tables of many levels clamp a handful of so few coordinates
+            # with so few coordinates, tables of many levels clamp only a handful
             if row["closed_form"] and (row["closed_form"] > 2e-4 or "thc" not in row["method"]):
                 self.near(row["nmse"], row["closed_form"], .1, row)
         self.near(of["TopK 10 %", "normals, own"]["nmse"], 1 - .439, .03, "TopK")
@@ -126,14 +126,14 @@ class QuickRun(unittest.TestCase):
         self.check_peeling(found, .8)
         for row in lhc_peel.of(found, "tried"):
             if row["items"] >= 5000 and row["factor"] < row["limit"] - .04:
-                # half of the items at least are in the core
+                # at least half of the items are in the core
                 self.assertEqual(row["whole"], 0, row)
                 self.assertGreater(row["left"], .5, row)
             if row["items"] >= 1000 and row["factor"] > 1.47:
                 self.assertGreater(row["whole"], .95, row)
 
     def check_peeling(self, found, enough):
-        """Of committed rows, too."""
+        """Check rows of a quick run or committed rows."""
         self.assertEqual({row["items"] for row in lhc_peel.of(found, "chosen")},
                          set(lhc_peel.ITEMS))
         for row in lhc_peel.of(found, "chosen"):
@@ -148,7 +148,7 @@ class QuickRun(unittest.TestCase):
 
 
 class Tables(unittest.TestCase):
-    """What THC's released code has, and what is optimal."""
+    """The tables of THC's released code, and optimal tables."""
 
     COSTS = ((.0130746, .0130625), (.0235126, .0229056), (.0121253, .0121253), (None, .0127516),
              (.0554679, .0554679), (.1171355, .1149526), (.6243084, .6243084))
@@ -169,8 +169,8 @@ class Tables(unittest.TestCase):
         self.assertLess(max(row["ms"] for row in run.measured("tables")), tables.LIMIT_MS)
 
     def test_chosen_tables(self):
-        """Closed forms that another program worked out, by ranks and width from one bit on, without
-        error feedback.
+        """Closed forms that another program computed, by ranks and width, from `first` bits on,
+        without error feedback.
         """
         for ranks, width, first, known in (
                 (4, 8, 1, (.2716, .0745, .0199, .00517, .00149, .00057)),
@@ -194,7 +194,7 @@ class Tables(unittest.TestCase):
 
 class Forms(unittest.TestCase):
     def test_index_by_hand(self):
-        # of one bit in a word of 32 the upper level has one, and the word is sent
+        # for one bit, the upper level has one bit, and one word of the lower level is sent
         bits = np.zeros(1024, dtype=np.uint32)
         bits[5] = 1 << 7
         words = [library.index_words(32768, 0, levels, bits) for levels in (1, 2, 3)]
@@ -259,7 +259,7 @@ class Forms(unittest.TestCase):
 
 
     def test_range_by_hand(self):
-        # blocks of range 2 and 4: of two bits a third of them is a step
+        # blocks of range 2 and 4: with two bits a step is a third of the range
         x = np.array([-1, 0, .5, 1, 2, 3, 5, 6], dtype=np.float32)
         errors = (2 / 3) ** 2 * (.5 * .5 + .25 * .75) + (4 / 3) ** 2 * 2 * .75 * .25
         self.assertAlmostEqual(forms.by_range(2, 3, x, 4),
@@ -306,10 +306,10 @@ class BigMeans(unittest.TestCase):
                          [int(key == 3) for key in range(len(found))])
 
 class Training(unittest.TestCase):
-    """What training with sparse gradients says; the training itself is in netns/test_demo.py."""
+    """Results of training with sparse gradients; netns/test_demo.py tests the training itself."""
 
     def demo(self, **more):
-        """As demo.json has it: two of eight rows, a layer of 100."""
+        """A result in the form of demo.json: two of eight rows, a layer of 100."""
         def of(ms, up):
             return {"quality": .5, "step_ms": ms, "bytes_up_per_step": up}
 
@@ -354,7 +354,7 @@ class Bounds(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
-    """Rows that an experiment has measured, and does not measure again."""
+    """Rows of earlier runs, which an experiment does not measure again."""
 
     def test_rows_come_back_and_replace_older_ones(self):
         columns = [report.Column(key, key) for key in ("task", "seed", "quality")]
@@ -373,7 +373,7 @@ class Kept(unittest.TestCase):
 
 
 class FewBits(unittest.TestCase):
-    """What rate_train makes of its rows; how it trains is in netns/test_rate_train.py."""
+    """What rate_train concludes from its rows; netns/test_rate_train.py tests the training."""
 
     def rows(self, way, qualities, reached=50, step=100., **more):
         of = {"task": "perceptron", "way": way, "load": 1, **more}
@@ -393,11 +393,11 @@ class FewBits(unittest.TestCase):
         self.assertAlmostEqual(fixed["noise"], 12.7062 * .01, 5)
         self.assertAlmostEqual(fixed["chance"], .5)
         self.assertEqual((fixed["seconds"], fixed["faster"], fixed["fewer"]), (3, 5 / 3, 1))
-        # one pair tells a distance, and no noise
+        # one pair gives a difference, but no noise
         one, = rate_train.settings(found[1:])[1:]
         self.assertAlmostEqual(one["worse"], 0)
         self.assertNotIn("noise", one)
-        # a seed that does not get there
+        # a seed that does not reach the quality
         found[0]["reached"] = None
         self.assertIsNone(rate_train.settings(found)[1]["reached"])
         self.assertNotIn("seconds", rate_train.settings(found)[1])
@@ -435,14 +435,14 @@ class FewBits(unittest.TestCase):
         words = rate_train.summary(found)
         self.assertIn("higher ones are, is 3 bits", words)
         self.assertIn("than seeds differ: rate 2 (next word).", words)
-        # one that is lucky is not meant
+        # a rate does not count if a higher rate is worse
         for row in found:
             if (row["task"], row["way"]) == ("next word", "rate 3") and "quality" in row:
                 row["quality"] += 9
             if (row["task"], row["way"]) == ("next word", "rate 2") and "quality" in row:
                 row["quality"] -= 9
         self.assertIn("higher ones are, is 4 bits", rate_train.summary(found))
-        # one task says nothing of the others
+        # a result for one task is none for all tasks
         found = [row for row in found if row["task"] == "perceptron"]
         self.assertIn("on all tasks: nothing.", rate_train.summary(found))
 
@@ -462,7 +462,7 @@ class FewBits(unittest.TestCase):
         for row in found:
             self.assertEqual(row["seeds"], rate_train.SEEDS, row)
             self.assertIsNotNone(row["step_ms"], row)
-            # a ring of four ranks, and headers
+            # 48 bits in a ring of four ranks; headers come on top
             if row["way"] == rate_plans.FP32:
                 self.assertIsNotNone(row["reached"], row)
                 self.assertLess(abs(row["up"] / 48 - 1), .1, row)
@@ -472,7 +472,7 @@ class FewBits(unittest.TestCase):
             self.assertGreater(fp32[task]["quality"], .95)
 
     def test_what_the_guides_say(self):
-        """Of 4 bits three of four tasks lose nothing that pairs tell, and of 12 none does."""
+        """By pairs, 4 bits are worse than fp32 on one of four tasks, and 12 bits on no task."""
         of = {(row["task"], row["way"]): row for row in
               rate_train.settings(run.measured("rate_train"))}
         worse = {way: [task for task in rate_plans.PLANS if of[task, way]["worse"] > 0 and
@@ -484,7 +484,7 @@ class FewBits(unittest.TestCase):
 
 
 class Pairs(unittest.TestCase):
-    """Student's t beside tables of it."""
+    """Student's t agrees with published tables."""
 
     def test_limits(self):
         for degrees, t in ((1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262),
@@ -503,13 +503,13 @@ class Pairs(unittest.TestCase):
         self.assertEqual(pairs.difference([0, 0]), (0, 0, 1))
 
     def test_together(self):
-        # .01 of three, .02 of two, and .06 of one
+        # Holm: .01 times three, .02 times two, .06 times one
         self.assertEqual(pairs.together({"a": .02, "b": .01, "c": .06}), ["b", "a"])
         self.assertEqual(pairs.together({"a": .02, "b": .02, "c": .02}), [])
 
 
 class Rounds(unittest.TestCase):
-    """The codec without a network: what it refuses, and means that are known."""
+    """The codec without a network: refused arguments, and known means."""
 
     def test_sums_must_fit(self):
         x = np.ones((9, 64))
@@ -555,7 +555,7 @@ class Rounds(unittest.TestCase):
             np.testing.assert_array_equal(library.by_table(table, width, x, 1), four)
 
     def test_uniform_by_range(self):
-        """Levels are of a range, so a block that has only its ends loses nothing; its sign, too."""
+        """Levels cover a block's range, so a block with only its two ends loses nothing."""
         for ends in ((-7, -3), (2, 5), (-1, 1)):
             x = np.tile(np.random.default_rng(1).choice(ends, 4096), (3, 1))
             got = library.by_table(library.uniform(3), 8, x, 1,

@@ -156,7 +156,7 @@ class ClosedForm(unittest.TestCase):
 
 
 class Comparison(unittest.TestCase):
-    """`make bench-compare`, of figures made up here."""
+    """`make bench-compare` with invented figures."""
 
     def test_ratios_are_of_pairs(self):
         # a machine that becomes slower from pair to pair: the medians alone would hide the 10 %
@@ -166,7 +166,7 @@ class Comparison(unittest.TestCase):
         self.assertEqual((row["figure"], row["base"], row["pairs"]), ("xdp.full_ns", 300, 5))
         for name in ("ratio", "low", "high"):
             self.assertAlmostEqual(row[name], 1.1)
-        # in turns: one pair that was disturbed does not move the median
+        # one disturbed pair does not move the median
         pairs[2] = ({"xdp.full_ns": 300.}, {"xdp.full_ns": 3000.})
         self.assertAlmostEqual(compare.summary(pairs)[0]["ratio"], 1.1)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Processes that are forks (tools/forked.py): how they end, what they hold, who ends them."""
+"""Forked processes (tools/forked.py): how they end, their descriptors, signals that end them."""
 import gc
 import io
 import os
@@ -26,7 +26,7 @@ def ended(body):
 
 
 def is_there(pid):
-    """Does a process run? One that has ended and that nobody has waited for does not."""
+    """True if a process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
             return f.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -57,7 +57,7 @@ class Ends(unittest.TestCase):
             self.assertTrue(os.path.exists(folder))
 
     def test_what_we_leave_behind_closes_nothing(self):
-        """A file that only a cycle holds has in the fork the number of another file."""
+        """If a fork collects a file object of its parent, it closes no file of its own."""
         def body():
             fd = os.open("/dev/null", os.O_RDONLY)
             while fd < number:
@@ -82,11 +82,11 @@ class Ends(unittest.TestCase):
             p.wait(0.01)
         p.terminate()
         self.assertEqual(p.wait(PATIENCE), -signal.SIGTERM)
-        p.kill()        # it is gone: nobody else gets this
+        p.kill()        # the fork is gone: no other process gets the signal
         self.assertEqual((p.poll(), p.returncode), (-signal.SIGTERM, -signal.SIGTERM))
 
     def test_a_signal_while_it_is_made(self):
-        """Its handler runs when the fork is there, and what it raises is not lost."""
+        """The signal's handler runs once the fork exists, and its exception is not lost."""
         class Told(Exception):
             pass
 
@@ -105,7 +105,7 @@ class Ends(unittest.TestCase):
                 armed[:] = signals
                 with self.assertRaises(Told):
                     Forked(lambda: None)
-            # the fork ends by one as before
+            # a signal ends a fork as before
             p = Forked(lambda: time.sleep(60))
             p.terminate()
             self.assertEqual(p.wait(), -signal.SIGTERM)
@@ -132,7 +132,7 @@ class Ends(unittest.TestCase):
 
 class Descriptors(unittest.TestCase):
     def test_each_ends_with_its_own_stdin(self):
-        """No other one holds it open."""
+        """No other fork holds the pipe to a fork's stdin open."""
         some = [Forked(echo, talk=True) for _ in range(3)]
         for p in some:
             p.stdin.write("word\n")
@@ -145,7 +145,7 @@ class Descriptors(unittest.TestCase):
     def test_it_holds_no_others(self):
         with tempfile.TemporaryFile() as mine, tempfile.TemporaryFile("w+") as out:
             os.set_inheritable(mine.fileno(), True)
-            # one more, by which the folder is read
+            # one more descriptor is that of the folder itself
             p = Forked(lambda: print(len(os.listdir("/proc/self/fd")), os.getpgid(0) == os.getpid()),
                        stdout=out.fileno())
             self.assertEqual(p.wait(PATIENCE), 0)

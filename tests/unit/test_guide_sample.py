@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The loop that the user's guide shows is a part of examples/train_ddp.py, line
-by line, and that program is the one that tests/netns/test_recovery.py runs.
+"""The loop in the user's guide is a part of examples/train_ddp.py, line by line,
+and tests/netns/test_recovery.py runs this program.
 """
 import ast
 import importlib.util

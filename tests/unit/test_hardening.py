@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What was built has Debian's hardening: PIE, read-only relocations, immediate binding, stack
-protector, fortified calls, no executable stack. And the Makefile takes CPPFLAGS, CFLAGS and
-LDFLAGS from outside for all of user space, -Werror only if it is asked to."""
+"""Built programs and libraries have Debian's hardening: PIE, read-only relocations, immediate
+binding, stack protector, fortified calls, no executable stack. The Makefile uses the caller's
+CPPFLAGS, CFLAGS and LDFLAGS for all of user space, and -Werror only on request."""
 import os
 import re
 import shutil
@@ -22,7 +22,7 @@ def readelf(*arguments):
 
 
 def lacks(path):
-    """What the file is without, of all that hardening gives."""
+    """The parts of hardening that a file lacks."""
     header, segments = readelf("-h", path), readelf("-l", path)
     dynamic, symbols = readelf("-d", path), readelf("--dyn-syms", path)
     stack = re.search(r"GNU_STACK.* (RWE?) ", segments)
@@ -63,7 +63,7 @@ class Built(unittest.TestCase):
                 self.assertEqual(lacks(os.path.join(BUILD, name)), [])
 
     def test_what_is_not_hardened_is_noticed(self):
-        """Without each of the flags."""
+        """A program built without any flag of hardening lacks every part."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "plain")
             subprocess.run(

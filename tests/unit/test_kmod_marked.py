@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Fields of thc.ko that are read without their writer's lock: those that
-Documentation/locking.md names are written by WRITE_ONCE() alone and read by
-READ_ONCE() somewhere, and no other field of a socket is marked like that. KCSAN
-would find what is not marked, where two CPUs happen to meet.
+"""Fields of thc.ko that are read without their writer's lock: each field that
+Documentation/locking.md names is written only by WRITE_ONCE() and read by
+READ_ONCE() somewhere, and no other field of a socket has such marks. KCSAN finds
+an unmarked access only when two CPUs race.
 """
 import glob
 import os
@@ -11,16 +11,16 @@ import re
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# A field of a socket, of the family's or the kernel's part.
+# A field of a socket, in the family's or the kernel's part.
 FIELD = r"(?:\bts->sk\.|\bts->|\bsk->|\bowner->sk\.|\bowner->)(\w+)"
-# Of other parts of the kernel, or set by them.
+# Fields that belong to other parts of the kernel, or that they set.
 OTHERS = {"sk_mark", "sk_priority", "sk_bound_dev_if", "sk_data_ready"}
-# Read by the kernel alone, for SO_ERROR.
+# A field that only the kernel reads, for SO_ERROR.
 KERNELS = {"sk_err"}
 
 
 def sources():
-    """{name: text without comments}, without what sets a socket up that nobody knows yet."""
+    """{name: text without comments and thc_socket_create(), whose socket is not shared yet}"""
     out = {}
     for path in sorted(glob.glob(os.path.join(ROOT, "kmod/*.c"))):
         if os.path.basename(path).startswith("kunit"):

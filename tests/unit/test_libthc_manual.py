@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""libthc.h and libthc_rows.h are the whole interface, and libthc(3) describes it: the same
-functions with the same arguments, and the same errors, which are those that
-the sources return.
+"""libthc.h and libthc_rows.h are the whole interface, and libthc(3) describes all functions with
+their arguments, and all errors that the sources return.
 """
 import glob
 import os
@@ -12,7 +11,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIBRARY = os.path.join(ROOT, "userspace/libthc")
 PAGE = os.path.join(ROOT, "Documentation/man/libthc.3")
-# What a socket says and the library deals with.
+# Errors of sockets that the library handles itself.
 INSIDE = {"EAGAIN", "EWOULDBLOCK", "EINTR", "EIO", "EMSGSIZE", "EPERM"}
 
 
@@ -26,7 +25,7 @@ def header():
 
 
 def manual():
-    """Its text without font changes, sections by name."""
+    """{section: its text without font changes}"""
     text = re.sub(r"\\f.|^\.[BI]R?I? |\"| (?=[,;.])", "", read(PAGE), flags=re.M)
     parts = re.split(r"^\.SH (.*)\n", text.replace("\\-", "-"), flags=re.M)
     return dict(zip(parts[1::2], parts[2::2]))

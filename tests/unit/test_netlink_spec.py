@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""Documentation/netlink/specs/thc.yaml is what the module does: names, order
-and values are those of linux/thc_netlink.h; commands, what each takes and the
-types of what comes in are those of the policies in kmod/netlink*.c; the types
-of what goes out are those of the calls that put it there.
+"""Documentation/netlink/specs/thc.yaml agrees with the module: names, order and
+values with linux/thc_netlink.h; commands, their attributes and the types of
+requests with the policies in kmod/netlink*.c; the types of replies with the
+calls of nla_put*().
 """
 import json
 import os
@@ -43,7 +43,7 @@ def constant(prefix, name):
 
 
 def enumerators(header, prefix):
-    """Of the enum whose names begin with @prefix, in order."""
+    """The names in the enum whose names begin with @prefix, in order."""
     for body in re.findall(r"enum \w+ \{(.*?)\}", without_comments(header), re.S):
         names = re.findall(r"(\w+)([^,]*)", body)
         if names[0][0].startswith(prefix):
@@ -88,7 +88,7 @@ class Spec(unittest.TestCase):
         return {constant(s["name-prefix"], a["name"]): a for a in s["attributes"]}
 
     def check_values(self, prefix, named):
-        """@named: what the spec has, in its order, from 1 on."""
+        """@named: the spec's names in order, from value 1 on."""
         self.assertEqual(enumerators(self.header, prefix),
                          [prefix + "UNSPEC", *named, f"__{prefix}END"])
 
@@ -115,7 +115,7 @@ class Spec(unittest.TestCase):
             self.check_values(constant(s["name-prefix"], ""), list(self.attributes(name)))
 
     def test_comments_of_the_header(self):
-        """u16, string or nest is also what its comments say."""
+        """The comments of the header have the types of the spec."""
         for name in self.sets:
             for attribute, a in self.attributes(name).items():
                 said = re.search(rf"^\t{attribute},\s*/\* ([a-z]+\d*)", self.header, re.M)
@@ -177,7 +177,7 @@ class Spec(unittest.TestCase):
                     said[attribute] = a["type"], a.get("checks", {}).get("exact-len")
         self.assertNotIn("THC_ATTR_KEY", said, "the secret is shown")
         self.assertEqual(put, said)
-        # numbers of 64 bits are padded by the set that they are in
+        # the pad of a 64-bit number is of the number's own set
         pads = re.findall(r"nla_put_u64_64bit\(\s*\w+,\s*(\w+),[^;]*?(THC_\w+)\)", sources)
         self.assertEqual({attribute for attribute, _ in pads},
                          {attribute for attribute, (kind, _) in said.items() if kind == "u64"})

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""tools/baselines/powersgd.py beside its definition in floats of 64 bits: what it loses, keeps, sends,
-and that ranks agree.
+"""tools/baselines/powersgd.py against its definition in floats of 64 bits: errors, memories, bytes,
+and agreement of the ranks.
 """
 import os
 import sys
@@ -24,7 +24,7 @@ def normals(shape, *seed):
 
 
 def step(ranks, gradients):
-    """[what each rank gets]: the ranks' generators side by side, all of which get the same means."""
+    """[each rank's result]: the ranks' generators run in turns, and get equal means."""
     runs = [rank.exchange(of) for rank, of in zip(ranks, gradients)]
     sent, ended = [next(run) for run in runs], []
     while not ended:
@@ -47,8 +47,8 @@ def norm(x):
 
 
 class Definition:
-    """Algorithms 1 and 2 in floats of 64 bits, of one matrix of all ranks, by another way to an
-    orthogonal P.
+    """Algorithms 1 and 2 in floats of 64 bits, for one matrix of each rank, with another method to
+    make P orthogonal.
     """
 
     def __init__(self, ranks, columns):
@@ -82,7 +82,7 @@ class PowerSgd(unittest.TestCase):
         got = step(ranks, [{"m": a @ right} for a in left])
         mean = np.mean(left, axis=0) @ right
         self.assertLess(norm(got[0]["m"] - mean), 1e-5 * norm(mean))
-        # of rank one, too
+        # a matrix of rank one
         x = np.outer(normals(50, 3), normals(30, 4))
         self.assertLess(norm(alone(powersgd.PowerSgd(), x) - x), 1e-5 * norm(x))
         x = normals((50, 30), 5)

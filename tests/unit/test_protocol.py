@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """Documentation/protocol.md and its decoder, tests/lib/decoder.py: the page's tables and examples,
-published vectors of what the seal is made of, that nothing passes which somebody has changed, and
-that what the page forbids is refused.
+and published vectors for the parts of the seal. The decoder refuses packets that were changed, and
+packets that the page forbids.
 """
 import hashlib
 import os
@@ -52,7 +52,7 @@ def table(*head):
 
 
 def numbers_of(text):
-    """Those in "1..4, 6"."""
+    """The numbers in a text such as "1..4, 6"."""
     ends = [part.split("..") for part in text.split(",")]
     return {number for end in ends for number in range(int(end[0]), int(end[-1]) + 1)}
 
@@ -173,7 +173,7 @@ class Case(unittest.TestCase):
                 make(*args, **kwargs)
 
     def all_refused(self, make, job, cases):
-        """@cases: sentence, fields of @make that differ from what passes."""
+        """@cases: the refusal's sentence, and the fields that make a good packet of @make wrong."""
         wire.Packet(make(), job)
         for sentence, fields in cases:
             self.refused(sentence, lambda f=fields: wire.Packet(make(**f), job))
@@ -227,7 +227,7 @@ class Page(Case):
             name: wire.BARE_FLAGS[getattr(wire, name)] for name in ("WAIT", "STALE")}})
 
     def test_bits_in_cells(self):
-        """Those of JOIN and WELCOME that have no table of their own."""
+        """The bits of JOIN and WELCOME that have no table of their own."""
         cells = {(head, row[2]): row[3] for head in ("JOIN offset", "WELCOME offset")
                  for row in table(head)}
         for at, names in (
@@ -261,7 +261,7 @@ class Page(Case):
 
 
 class Example(Case):
-    """The packets that the page shows, and what of them has led to the tags."""
+    """The packets that the page shows, and the numbers that lead to their tags."""
 
     def setUp(self):
         self.said = page().split("\n**Examples.**")[1].split("\n**What it holds against.**")[0]
@@ -333,7 +333,7 @@ class Seal(Case):
         # RFC 7693, appendix B
         self.assertEqual(hashlib.blake2s(b"abc").hexdigest(), "508c5e8c327c14e2e1a72ba34eeb452f"
                          "37458b209ed63a294d999b4c86675982")
-        # of FNV's authors
+        # vectors of FNV's authors
         self.assertEqual([wire.fnv1a(b) for b in (b"", b"a", b"foobar")],
                          [0x811C9DC5, 0xE40C292C, 0xBF9CF968])
 
@@ -387,11 +387,11 @@ class Seal(Case):
         self.refused("jobs without a key", wire.Keys, 1, wire.SEAL_NH, SALT)
 
     def test_sum_is_that_of_version_1(self):
-        # the page's example when version 1 was the last one: a JOIN, with its cookie
+        # the example of the page of version 1: a JOIN with its cookie
         packet = bytes.fromhex("01100000 5f904c72 1f2e3d4c5b6a7988 0001020000000000"
                                "0000000000000000 0000000000000000 0000000000000000"
                                "0102030405060708 0000000000000000")
-        # version 1's runs over its cookie, too, where version 2 has the tag
+        # the sum of version 1 covers the cookie, where version 2 has the tag
         self.assertEqual(wire._fletcher(packet[:4] + bytes(4) + packet[8:]),
                          (0x90807060d04a5949, 0xcb5ff48c75f26bec))
         other = packet[:4] + bytes(12) + packet[16:]
@@ -470,7 +470,7 @@ class Seal(Case):
             self.assertFalse(wire.ends_epoch(other, request, KEYS, END))
         other_end = wire.worker_end(bytes([10, 0, 0, 3]), 40000)
         self.assertFalse(wire.ends_epoch(stale(), request, KEYS, other_end))
-        # nothing but the tag tells two requests of a slot apart
+        # two requests of a slot differ in the tag alone
         other = KEYS.sealed(lut_add(payload=bytes(512)))
         self.assertFalse(wire.ends_epoch(stale(), other, KEYS, END))
         # the eight bytes are those of the header
@@ -504,7 +504,7 @@ class Seal(Case):
         before = bytes([1] * 16)
         self.assertTrue(wire.is_salt(SECRET, 1, SALT, before))
         self.assertFalse(wire.is_salt(SECRET, 1, before, before))
-        # a key_id of 0, which takes 2^32 salts to find
+        # a key_id of 0, which would take 2^32 salts to find
         real = wire.derive
         wire.derive = lambda secret, label, job, salt: salt[-4:] if any(salt) else bytes([1] * 4)
         try:
@@ -726,7 +726,7 @@ class Answers(Case):
 
 
 class Sums(Case):
-    """What meets in a generation, and what comes of it."""
+    """The contributions to a generation, and its answer."""
 
     def request(self, job=JOB, make=lut_add, **fields):
         return wire.Packet(make(**fields), job)
@@ -878,7 +878,7 @@ class Agreement(Case):
             self.assertEqual(found, {worker: claims[worker] for worker in workers})
 
     def both(self, claims):
-        """What is found by CLAIM, and by the one packet of more than 64 workers."""
+        """The disagreements in CLAIM, and in the MAX of jobs with more than 64 workers."""
         lanes = [0] * 256
         for fields in claims:
             one = wire.unpack_lanes(wire.agreement_packet(fields), 32)
@@ -963,7 +963,7 @@ class Digest(Case):
                            {"bitmap": 0b111}, {"count": 2, "bitmap": 0b11},
                            {"payload": bytes([self.lanes[0] ^ 1]) + self.lanes[1:]}):
                 self.assertNotEqual(one, wire.answer_digest(self.packet(**fields), key))
-            # whom it is for, and how it came, does not
+            # the receiver and the REPEAT flag do not change the digest
             again = self.packet(flags=wire.F_ANSWER | wire.F_REPEAT, rank=2)
             self.assertEqual(one, wire.answer_digest(again, key))
 
@@ -1023,7 +1023,7 @@ class Control(Case):
         self.assertEqual(wire.Packet(wire.build(**leave)).nonce, NONCE)
         p = wire.Packet(wire.build(**challenge))
         self.assertEqual((p.nonce, p.challenge), (NONCE, SALT))
-        # so that it is no use to make others send
+        # CHALLENGE is shorter than JOIN, so it is useless for amplification
         self.assertLess(len(p.payload), 64)
         for sentence, fields in (
                 ("op 21 with 8 bytes", {**leave, "payload": NONCE[:8]}),
@@ -1120,7 +1120,7 @@ class Welcomes(Case):
         raw = scheme_record() + row_record() + struct.pack(">QI", 99, 16)
         said = welcome(*BODY, features=16).constants
         self.assertEqual(said, wire.fnv1a(raw))
-        # unknown ones count, in the order of parts; what is not CONSTANT does not
+        # unknown CONSTANT records count, in the order of parts, but no other unknown records
         more = wire.record(98, b"later", wire.CONSTANT)
         parts = whole([[more, *BODY[1:]], [scheme_record(), wire.record(99, b"x")]])
         self.assertEqual(wire.Welcome(parts[::-1]).constants, wire.fnv1a(
@@ -1162,7 +1162,7 @@ class Welcomes(Case):
         welcome(*BODY[:2], row_record(4, 8, 63, [63] * 16))
         self.refused("two rows of width 4", welcome, *BODY, row_record(4, 16))
         self.refused("without a row", welcome, *BODY[:2])
-        # n, not the children
+        # n workers, not the number of children
         self.refused("8 workers overflow 4 bits", welcome, *BODY[:2], row_record(2, 4),
                      node_record())
 
@@ -1244,7 +1244,7 @@ class Welcomes(Case):
             self.assertIsNone(collected.add(p))
         self.assertIsNone(collected.add(old[1]))
         self.assertEqual(collected.add(old[2]).joined, 0)
-        # what is whole stays so, said once more, until another one begins
+        # a complete WELCOME is complete again with its first part, until another WELCOME begins
         self.assertEqual(collected.add(old[0]).joined, 0)
         self.assertIsNone(collected.add(old[1]))
         self.assertEqual(collected.add(old[0]).joined, 0)
@@ -1288,7 +1288,7 @@ class Welcomes(Case):
             ("SEAL alone", {"records": [scheme_record()]}), ("SEAL alone", {"parts": 2}),
             ("READY to the group", {"welcome_flags": wire.READY}),
             ("to the group has rank 0", {"rank": 1})))
-        # its end is the group's
+        # its seal covers the group's end
         end = wire.worker_end(GROUP_ADDRESS, 18500)
         self.assertFalse(KEYS.is_genuine(KEYS.sealed(group(), end), END))
 
@@ -1329,7 +1329,7 @@ class Shards(Case):
                 ("where nobody can be", [shards_record(0, 2, port=0)]),
                 ("where nobody can be", [shards_record(0, 2, address=GROUP_ADDRESS)])):
             self.refused(sentence, self.shard, 0, listed)
-        # number 0 of several lists them, and nobody else
+        # only shard 0 of several lists the shards
         self.shard(1)
         self.refused("2 shards are listed", self.shard, 1, [shards_record(0, 2)])
         self.refused("1 shards are listed", welcome, *BODY, shards_record(0, 1))
@@ -1347,7 +1347,7 @@ class Shards(Case):
                 ("n", {"ranks": 5}), ("constants", {"features": 16})):
             other = self.shard(1, **fields)
             if name == "seed":
-                # which is hashed into constants: so that it alone differs
+                # constants include the seed, but only the seed is to differ
                 other.constants = self.shard(0).constants
             self.refused(f"shards differ in {name}$", wire.one_job, [self.shard(0), other])
         other = self.shard(1)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The table of attacks in Documentation/security.md says of each what the cases of
-tests/adversary say of it, and has a row for each. The table of attempts on a host with thc.ko
-names cases that are in tests/selftests.
+"""The table of attacks in Documentation/security.md agrees with the cases of tests/adversary, and
+has a row for each case. The table of attempts on a host with thc.ko names existing cases of
+tests/selftests.
 """
 import ast
 import glob
@@ -42,12 +42,12 @@ def cases_of(program):
 
 
 def missing(text):
-    """What the table of thc.ko names and is not there."""
+    """Cases that the table of thc.ko names and that do not exist."""
     return [named for named in selftests_of(text) if named[1] not in cases_of(named[0])]
 
 
 def said_by(path):
-    """The same of each case of a test, from its decorator."""
+    """(who, attack, today, test) of each case of a test, from the case's decorator."""
     with open(path, encoding="utf-8") as f:
         tree = ast.parse(f.read())
     names = {target.id: node.value.value for node in tree.body if isinstance(node, ast.Assign)
@@ -63,7 +63,7 @@ def said_by(path):
 
 
 def undecorated(path):
-    """Names of cases that say nothing: functions of the module with __ in their name."""
+    """Names of cases without a decorator: functions of the module with __ in their name."""
     with open(path, encoding="utf-8") as f:
         return [node.name for node in ast.parse(f.read()).body
                 if isinstance(node, ast.FunctionDef) and "__" in node.name

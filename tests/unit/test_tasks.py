@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The tasks of the demo and of experiments: what they read, that ranks have batches of their own and no
-held-out pair among them, that seeds repeat and differ, and that models learn.
+"""The tasks of the demo and of experiments: their files, batches of ranks, which differ and have no
+held-out pair, seeds, which repeat and differ, and models, which learn.
 """
 import importlib.util
 import os
@@ -53,7 +53,7 @@ def equal(one, other):
 
 
 class Group(unittest.TestCase):
-    """Of one rank, which measures the quality."""
+    """A process group of one rank, which measures the quality."""
 
     @classmethod
     def setUpClass(cls):
@@ -75,7 +75,7 @@ class Group(unittest.TestCase):
         return before, task.quality(model, 0, 1)
 
     def seeds_differ(self, make):
-        """Parameters and batches are a seed's, and repeat; what is held out is not."""
+        """Parameters and batches follow from the seed, and held-out data does not."""
         def of(seed, rank=0):
             task = make()
             task.seed = seed
@@ -88,7 +88,7 @@ class Group(unittest.TestCase):
         self.assertFalse(equal(of(1)[1], of(1, rank=1)[1]) or equal(of(1)[1], of(0, rank=1)[1]))
 
     def ignores_rounding(self, task):
-        """What a sum that is rounded otherwise leaves where nothing should be moves no parameter."""
+        """Tiny gradients, which rounding may leave in place of zeros, move no parameter."""
         model = task.model()
         before = [p.detach().clone() for p in model.parameters()]
         for parameter in model.parameters():
@@ -98,7 +98,7 @@ class Group(unittest.TestCase):
             self.assertLess((parameter - old).abs().max(), 1e-5)
 
     def same_gradients(self, task):
-        """Of both kinds, and rows are those that the task says a batch touches."""
+        """Dense and sparse gradients are equal, with the rows that the task names for a batch."""
         batch, grads = next(task.batches(0, 1)), []
         for sparse in (False, True):
             model = task.model(sparse)
@@ -195,7 +195,7 @@ class Definitions(Group):
         words = lm.vocabulary([lm._TOKEN.findall(text) for text in texts])
         self.assertEqual(words, ["<rare>", "<end>", "a"])
         self.assertEqual(task.rows["words.weight"], (3, lm.WORDS))
-        # of each text all words and marks, and its end
+        # all words and marks of each text, and its end
         self.assertEqual(sorted(task.stream.tolist()), [0] * 4 + [1] * 2 + [2] * 2)
         self.assertEqual(lm._TOKEN.findall("it's (x-1)."), ["it's", "(", "x", "1", ")", "."])
 

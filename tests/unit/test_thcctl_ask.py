@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What thcctl says of a thcd that does not answer, by a socket that pretends to be one's, and of
+"""thcctl's errors for a thcd that does not answer, in whose place this test has a socket, and for
 an output that cannot be written.
 """
 import os
@@ -18,7 +18,7 @@ PATIENCE = 10   # of thcctl, seconds
 
 class Ask(unittest.TestCase):
     def asked(self, serve):
-        """What `thcctl stats` says if serve(connection) is thcd's part."""
+        """The error of `thcctl stats` if serve(connection) takes the place of thcd."""
         with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
             path = os.path.join(folder, "control")
             listener.bind(path)
@@ -38,7 +38,7 @@ class Ask(unittest.TestCase):
         return done.stderr
 
     def test_closed_at_once(self):
-        """Whichever comes first, our end or the request."""
+        """The connection is closed before or after the request arrives."""
         for wait in (0, .2):
             def close(_, wait=wait):
                 time.sleep(wait)
@@ -71,7 +71,7 @@ class Ask(unittest.TestCase):
             self.assertIn(f'"{word}" is not the number of a job', done.stderr)
 
     def test_output_that_cannot_be_written(self):
-        """A full disk does not pass for an answer."""
+        """A full disk is an error."""
         for command in (("thcctl", "--help"), ("thcctl", "--version"), ("thcctl", "check", "lo"),
                         ("thcd", "--help"), ("thcd", "--version")):
             with self.subTest(command=command), open("/dev/full", "w", encoding="ascii") as full:

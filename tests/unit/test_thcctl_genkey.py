@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""thcctl genkey: what it makes, that nobody else can read it, that nothing is overwritten and
-nothing half is left, and that thcd takes it.
+"""thcctl genkey makes a key file that thcd accepts and no other user can read, overwrites no file,
+and leaves no half of a key.
 """
 import os
 import resource
@@ -47,7 +47,7 @@ class Genkey(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(self.text(self.path), r"\A[0-9a-f]{64}\n\Z")
         self.assertEqual(stat.S_IMODE(os.stat(self.path).st_mode), 0o600)
-        # one line, of what to do with it, and nothing of what is in it
+        # one line about the use of the file, and no part of the key
         self.assertEqual(done.stdout.count("\n"), 1)
         for word in (self.path, "key=@FILE", "THC_KEY_FILE"):
             self.assertIn(word, done.stdout)
@@ -59,7 +59,7 @@ class Genkey(unittest.TestCase):
             self.assertEqual(genkey(path).returncode, 0)
         keys = [bytes.fromhex(self.text(path)) for path in paths]
         self.assertEqual(len(set(keys)), 8)
-        # nor do they share bytes in places: 8 equal ones come once in 2^56
+        # no byte is equal in all keys: the chance of 8 equal bytes is 2^-56
         for column in zip(*keys):
             self.assertGreater(len(set(column)), 1, keys)
 
@@ -68,7 +68,7 @@ class Genkey(unittest.TestCase):
         before = self.text(self.path)
         self.refused(genkey(self.path), self.path, "is there already")
         self.assertEqual(self.text(self.path), before)
-        # nor written to where a link leads
+        # genkey does not write through a link, either
         link, target = (os.path.join(self.folder.name, name) for name in ("link", "target"))
         os.symlink(target, link)
         self.refused(genkey(link), "is there already")
@@ -80,7 +80,7 @@ class Genkey(unittest.TestCase):
         if os.geteuid():
             program, user = os.path.join(BUILD, "thcctl"), {}
         else:
-            # nobody may not reach the build, and root may write everywhere
+            # user nobody may be unable to read the build folder; root may write everywhere
             program, user = os.path.join(self.folder.name, "thcctl"), {"user": NOBODY}
             shutil.copy(os.path.join(BUILD, "thcctl"), program)
         os.chmod(self.folder.name, 0o555)

@@ -31,7 +31,7 @@ def help_of(program):
 
 
 def manual(program):
-    """Its text without font changes."""
+    """The page's text without font changes."""
     with open(os.path.join(ROOT, f"Documentation/man/{program}.8"), encoding="ascii") as f:
         return re.sub(r'\\f.|\.[BI]R? |"', "", f.read()).replace("\\-", "-")
 
@@ -58,7 +58,7 @@ class Manual(unittest.TestCase):
         self.check_options("thcd", 15)
 
     def test_thcctl_fields_of_json(self):
-        """Each that thcd and thcctl write is told, and no other one."""
+        """thcctl(8) lists all fields that thcd and thcctl write, and no others."""
         written = set()
         for source in ("aggregator/report.c", "thcd/control.c", "thcctl/pinned.c", "thcctl/top.c",
                        "thcctl/check.c"):
@@ -108,7 +108,7 @@ class Manual(unittest.TestCase):
         self.assertIn(f"slots use {int(said[1]) * 1000} bytes", p.communicate(timeout=5)[1])
 
     def test_keys_of_examples_are_files(self):
-        """They get copied: thcd would refuse none of them for how it names its key."""
+        """Users copy the examples, so thcd must accept the way in which each names its key."""
         pages = [*glob.glob(os.path.join(ROOT, "Documentation/man/thc*.8")),
                  os.path.join(ROOT, "Documentation/thcd.conf"), os.path.join(ROOT, "README.md"),
                  os.path.join(ROOT, "Documentation/operators-guide.md")]
@@ -135,7 +135,7 @@ class Manual(unittest.TestCase):
                 job["key"] = f"@{key.path}"
             json.dump(example, f)
             f.flush()
-            # everything in it is understood: what stops thcd is the interface
+            # thcd understands the file; only the interface stops it
             done = run("thcd", "-c", f.name, "-i", "nosuch0")
         self.assertEqual(done.returncode, 1)
         self.assertIn("there is no interface nosuch0", done.stderr)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""The systemd unit: how much of the host it leaves to thcd, by systemd's own measure, and that
-systemd understands every line of it.
+"""The systemd unit has a low exposure by the measure of systemd-analyze, and systemd understands
+each of its lines.
 """
 import os
 import re
@@ -28,7 +28,7 @@ class Service(unittest.TestCase):
             cls.text = f.read()
         cls.folder = tempfile.TemporaryDirectory()
         cls.unit = os.path.join(cls.folder.name, "thcd.service")
-        # systemd looks whether the program is there
+        # systemd checks that the program exists
         with open(cls.unit, "w", encoding="ascii") as f:
             f.write(cls.text.replace("@SBINDIR@/thcd --config", "/bin/true --config"))
 
@@ -57,7 +57,7 @@ class Service(unittest.TestCase):
         self.assertEqual((done.returncode, ours), (0, []))
 
     def test_capabilities_are_those_of_the_manual(self):
-        """What the start needs, and nothing that serving keeps is missing."""
+        """The unit has the capabilities that thcd needs at its start, and those that it keeps."""
         line = re.search(r"^CapabilityBoundingSet=(.*)$", self.text, re.M)
         self.assertEqual(line[1].split(), ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON", "CAP_CHOWN"])
 

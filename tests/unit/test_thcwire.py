@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""tests/lib/thcwire.py, the library that tests make packets with, makes those that
-Documentation/protocol.md shows, by the keys that it says; and it notices each bit that is changed.
+"""tests/lib/thcwire.py, with which tests make packets, makes the packets of
+Documentation/protocol.md with the page's keys, and notices each changed bit.
 """
 import os
 import re
@@ -51,7 +51,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(self.said(self.joined, "key id"), packet[4:8])
         self.assertEqual(self.said(self.joined, "tag"), packet[8:16])
         self.assertEqual(self.said(self.end, "end"), wire.end_of(*END))
-        # another worker's end, another tag
+        # another worker's end gives another tag
         self.assertNotEqual(packet, key.put(self.join, end=(END[0], END[1] + 1)))
 
     def test_data(self):
@@ -79,7 +79,7 @@ class Examples(unittest.TestCase):
 
 
 class Seal(unittest.TestCase):
-    """What the packet library refuses, which all tests of packets rely on."""
+    """The packet library refuses changed packets; all tests of packets rely on that."""
 
     def packets(self):
         """(packet, the key that it is sealed by, how)"""

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What tests/vm takes for a complaint of the kernel, and what not, and that a complaint
-fails the program during which it came."""
+"""tests/vm finds the complaints of a kernel and no other lines, and a complaint fails the
+program during which it came."""
 import contextlib
 import importlib.machinery
 import importlib.util
