@@ -22,7 +22,7 @@ KEY = bytes(range(0x5e, 0x5e + 32))
 
 
 def install():
-    """The double in place of libthc; path of a file with KEY."""
+    """Put the double in place of libthc. Returns the path of a file with KEY."""
     folder = tempfile.mkdtemp(prefix="thc-fake-")
     atexit.register(shutil.rmtree, folder)
     path = os.path.join(folder, "libfakethc.so")

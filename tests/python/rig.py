@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the tests of the DDP hook share: the test double of libthc in place,
-a process group of one rank, buckets and a model that DDP cuts into several.
+"""Common parts of the tests of the DDP hook: the test double of libthc, a process
+group of one rank, buckets, and a model that DDP cuts into several buckets.
 """
 import os
 import socket
@@ -23,7 +23,7 @@ WIDTHS = [32, 300, 200, 100, 10]
 
 
 class Bucket:
-    """What the hook uses of a GradBucket; alone, it is all of its step."""
+    """The parts of a GradBucket that the hook uses; by default the only bucket of its step."""
 
     def __init__(self, tensor, parameters=None, index=0, last=True):
         self.tensor, self.list = tensor, parameters or [tensor]

@@ -46,14 +46,14 @@ def in_forked_child(body):
 
 
 def end_of_process():
-    """What Python does at a process's normal end; the fake's folder stays for the parent."""
+    """Run Python's exit functions, but keep the fake's folder for the parent."""
     atexit.unregister(shutil.rmtree)
     atexit._run_exitfuncs()
 
 
 class Memories(unittest.TestCase):
     def test_what_cannot_be_placed_stays(self):
-        """A bucket that has been rebuilt takes the memories of its parameters, or leaves them."""
+        """A memory that a rebuilt bucket cannot take stays in the pool until the bucket can."""
         memories, client = thc_ddp.memories.Memories(), mock.Mock()
         memories.bind([torch.nn.Parameter(torch.zeros(n)) for n in (2, 3)])
         memories.pool = {1: torch.tensor([1., 2., 3.])}
@@ -68,7 +68,7 @@ class Memories(unittest.TestCase):
 
 
 class Crossed(torch.nn.Module):
-    """Layers of one size, which are not used in the order in which the model has them."""
+    """Layers of one size, which forward() uses in another order than that of the model."""
 
     def __init__(self):
         super().__init__()
@@ -197,7 +197,7 @@ class Hook(rig.HookTest):
         with self.assertRaisesRegex(ThcError, "of a state that did not know its model"):
             refused.bind(net)
         refused.reduce(Bucket(torch.ones(300), [net[0].bias])).wait()
-        # where there is nothing to restore it does not matter
+        # a state without memories may not have known its model
         pickle.loads(pickle.dumps(state())).bind(net)
 
     def test_memories_of_an_older_version_begin_empty(self):
@@ -267,8 +267,8 @@ class Hook(rig.HookTest):
         self.assertTrue(all(future.done() for future in futures))
 
     def assert_leaves(self, drop, s):
-        """What drop() does to the last references to a state ends its client and its thread, also
-        if the waiter had not let go of them yet.
+        """drop() removes the last references to a state, which ends the state's client and thread,
+        even if the waiter still has references.
         """
         waiter, client = s._waiter, s.client
         del s
@@ -294,7 +294,7 @@ class Hook(rig.HookTest):
         states += [s, self.wrap(model(), s)]
         del s
         states[1](torch.randn(2, WIDTHS[0])).sum().backward()
-        with contextlib.suppress(ThcError):     # whose traceback has the state
+        with contextlib.suppress(ThcError):     # its traceback refers to the state
             states[1](torch.randn(2, WIDTHS[0])).sum().backward()
         self.assert_leaves(states.clear, states[0])
 
@@ -443,7 +443,7 @@ class Hook(rig.HookTest):
             s.reduce(Bucket(torch.ones(500, dtype=torch.float64), None, 1, last=False))
             s.reduce(Bucket(torch.ones(99), None, 2))
             self.assertEqual(s.stats()["buckets"], want)
-        # of a step that is not over nothing is said yet, and nothing of the one before it
+        # stats() tell of the last step until the next one is over, and then only of that
         s.reduce(Bucket(torch.ones(99), None, 0, last=False))
         self.assertEqual(s.stats()["buckets"], want)
         s.reduce(Bucket(torch.ones(100), None, 1))
@@ -511,7 +511,7 @@ class Hook(rig.HookTest):
         s.bind(net)
         weight = net[0].weight
         bucket, n = Bucket(torch.ones(weight.numel()), [weight]), weight.numel()
-        # the double keeps a quarter back of what has an error memory, which lhc has for a fraction
+        # the double keeps back a quarter where there is an error memory, as in lhc with `keep`
         torch.testing.assert_close(s.reduce(bucket).wait(), torch.full((n,), .75))
         torch.testing.assert_close(s.error_memory(bucket), torch.full((n,), .25))
         told, = s.stats()["buckets"][0]
@@ -610,7 +610,7 @@ class Hook(rig.HookTest):
 
     def test_a_step_is_not_undone_behind_close(self):
         s = state(threshold=0)
-        s.undo_step()       # of nothing
+        s.undo_step()       # there is no step yet
         s.reduce(Bucket(torch.randn(4096))).wait()
         s.close()
         for joined in (False, True):

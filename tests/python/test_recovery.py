@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""examples/train_ddp.py by two ranks on a transport that does not round, with
-answers that get lost on one of them: all ranks do the same steps again, and
-end with the bits of an undisturbed run.
+"""Two ranks run examples/train_ddp.py on a transport that does not round, and one
+rank loses answers: both ranks repeat these steps, and end with the bits of an
+undisturbed run.
 """
 import errno
 import itertools
@@ -49,7 +49,7 @@ def no_threshold(_rank):
 
 
 def no_memory(call):
-    """On rank 1 this call of start(), counted from 1, has no memory."""
+    """On rank 1 this call of start(), counted from 1, fails for want of memory."""
     def prepare(rank):
         calls, start = itertools.count(1), ThcClient.start
 
@@ -65,7 +65,7 @@ def no_memory(call):
 
 
 def hook_with(schemes, **options):
-    """The example's hook has these options, too."""
+    """Give the example's hook these options, too."""
     def prepare(_rank):
         nets, network, hook = [], trainers.train_ddp.network, trainers.train_ddp.thc_hook
 
@@ -117,7 +117,7 @@ class Recovery(unittest.TestCase):
                 self.assertEqual(counted(text)[1:], (0, 1))
 
     def assert_recovers(self, prepare):
-        """After a call that rank 1 cannot start: to the same bits."""
+        """Check for the bits of an undisturbed run after a call that rank 1 cannot start."""
         expected = run(prepare=prepare)
         texts = run("--timeout", "3", prepare=both(prepare, no_memory(30)))
         self.assertEqual(agreed(texts), agreed(expected), "\n".join(texts))
@@ -141,7 +141,7 @@ class Recovery(unittest.TestCase):
             self.assertIn("ended by ThcError: nobody serves at 192.0.2.9", text)
 
     def test_checkpoint(self):
-        """Ended after two thirds and started again: the bits of a run without a pause."""
+        """A run that pauses after two thirds has the bits of a run without a pause."""
         with tempfile.TemporaryDirectory() as folder:
             for words in ([], ["--no-error-feedback"]):
                 kept = os.path.join(folder, str(len(words)))

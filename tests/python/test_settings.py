@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
-"""What the DDP hook takes from arguments, from the environment and from the
-process group, what it says of it, and what a checkpoint holds: no secret.
+"""The settings that the DDP hook takes from arguments, the environment and the
+process group, its messages about them, and checkpoints, which hold no secret.
 """
 import contextlib
 import copy
@@ -27,7 +27,7 @@ OTHER_KEY = bytes(range(100, 132))
 
 @contextlib.contextmanager
 def joining():
-    """What the next client is opened with."""
+    """The options with which the next client is opened."""
     opened = {}
 
     def noting(**options):
@@ -52,7 +52,7 @@ class Environment(rig.HookTest):
         os.environ.update(THC_AGGREGATOR="192.0.2.9", THC_JOB="3", THC_KEY_FILE=KEY_FILE)
 
     def join(self, **options):
-        """The options that a client was opened with, and what was said."""
+        """The options of the opened client, and the hook's messages."""
         said = io.StringIO()
         with contextlib.redirect_stderr(said), joining() as opened:
             s, hook = thc_hook(**options)
@@ -117,7 +117,7 @@ class Environment(rig.HookTest):
         self.assertIn("scheme thc (3 bits up, 16 down), seal", self.join(rate=-1)[1])
 
     def steps(self, count, **options):
-        """What a state says while it reduces so many buckets, by step."""
+        """[messages of a step] of a state in `count` steps of one bucket."""
         said, s = [], thc_hook(threshold=0, **options)[0]
         for _ in range(count):
             with contextlib.redirect_stderr(io.StringIO()) as stderr:
@@ -127,10 +127,10 @@ class Environment(rig.HookTest):
         return said
 
     def test_what_the_bits_came_to(self):
-        """Once, when it is known."""
+        """The hook says it once, when it is known."""
         norms = ("thc_ddp: bits follow norms: 1.50 up, 3.00 down a value, 25 % of blocks left out, error "
                  "0.005 expected")
-        # the double found it in the first bucket, and has no time of a rate
+        # the double knows the bits after the first bucket, and measures no time
         joined, *later = self.steps(3, rate=4.5)
         self.assertIn("scheme thc (4.5 bits up and down, more for larger norms), seal", joined)
         self.assertEqual((joined.split("\n")[1:], later), ([norms, ""], ["", ""]))
@@ -178,7 +178,7 @@ class Environment(rig.HookTest):
                 self.join(scheme=scheme)
 
     def test_the_scheme_of_the_job_is_looked_at_when_rejoining(self):
-        """Whoever starts thcd anew may have given the job another one."""
+        """A restarted thcd may have given the job another scheme."""
         s = thc_hook(scheme="thc", quiet=True)[0].connect()
         self.addCleanup(s.close)
         os.environ["FAKE_NONE"] = "1"
@@ -280,7 +280,7 @@ class Environment(rig.HookTest):
             self.join()
 
     def test_values_of_another_kind_are_refused(self):
-        """At once, and by a sentence that names the option."""
+        """They are refused at once, in a sentence that names the option."""
         whole, real = "give a whole number from 0 to", "give a number"
         for options, sentence in (
                 ({"threshold": -5}, f"threshold=-5: {whole}"),
@@ -314,7 +314,7 @@ class Environment(rig.HookTest):
             s.connect(treshold=7)
         with self.assertRaisesRegex(ThcError, 'use "propagate" or "raise"'):
             s.connect(nonfinite="ignore")
-        # and nothing of them stays
+        # refused options are not kept
         s.connect(nonfinite="raise")
         with self.assertRaisesRegex(RuntimeError, "not finite"):
             s.reduce(Bucket(torch.full((10,), float("inf")))).wait()

@@ -35,7 +35,7 @@ class Double(torch.nn.Linear):
 
 
 class Run:
-    """A model, its plain twin's data, and steps that are done again if they fail."""
+    """A model, and steps that are repeated if they fail."""
 
     def __init__(self, test, hook_state, net=None, **options):
         self.state, self.net = hook_state, net or model()
@@ -58,7 +58,7 @@ class Run:
         self.optimizer.step()
 
     def break_off(self, number, layer):
-        """A backward pass that never ends, for a reason of the user's own."""
+        """A backward pass that an exception of the user's own breaks off."""
         handle = self.net[layer].weight.register_hook(lambda grad: 1 // 0)
         with contextlib.suppress(ZeroDivisionError):
             self.backward(number)
@@ -77,7 +77,7 @@ class Errors(rig.HookTest):
         return run.result()
 
     def check(self, failing, steps=4, **options):
-        """The same bits as without the failing requests."""
+        """Check for the bits of a run without failing requests."""
         expected = self.undisturbed(steps, **options)
         os.environ["FAKE_FAIL_AT"] = failing
         run = Run(self, state(**options))
@@ -173,7 +173,7 @@ class Errors(rig.HookTest):
         self.assertEqual(run.errors, [])
 
     def test_a_step_that_cannot_be_judged_fails_on_all_ranks(self):
-        # two parameters fall back, so their values are looked at
+        # two parameters fall back, so the hook checks their values
         run = Run(self, state(threshold=10000))
         run.step(0)
         before, told = run.state.state_dict()["pool"], []
@@ -282,7 +282,7 @@ class Errors(rig.HookTest):
 
 
 def no_memory(*calls):
-    """start() fails for these calls, counted from 0; what it was called for is counted, too."""
+    """(patch with which start() fails for these calls, counted from 0; list of all calls)"""
     made, start = [], ThcClient.start
 
     def starting(self, *args, **options):
@@ -295,7 +295,7 @@ def no_memory(*calls):
 
 
 class Refused(rig.HookTest):
-    """A bucket that cannot be started, on this rank alone for all that it knows."""
+    """A bucket that this rank cannot start, while other ranks may have started it."""
 
     def test_no_later_bucket_goes_to_the_job(self):
         s = state()
@@ -472,7 +472,7 @@ class Skipped(rig.HookTest):
 
 
 def grad_scaler(scale):
-    """torch's GradScaler, which wants CUDA, in the form that FSDP uses, which computes on CPUs."""
+    """FSDP's variant of torch's GradScaler, which works on CPUs; GradScaler itself needs CUDA."""
     path = os.path.join(os.path.dirname(dist.__file__), "fsdp/sharded_grad_scaler.py")
     spec = importlib.util.spec_from_file_location("sharded_grad_scaler", path)
     module = importlib.util.module_from_spec(spec)
@@ -483,7 +483,7 @@ def grad_scaler(scale):
 
 class Scaled(rig.HookTest):
     def test_grad_scaler_skips_overflows_and_training_goes_on(self):
-        """Scaling that overflows, then one that does not: the bits of a run that began there."""
+        """After a scale that overflows, a smaller one gives the bits of a run that begins there."""
         def scaled_steps(run, scaler, numbers):
             for number in numbers:
                 # large inputs: the first layer overflows when the others do not
@@ -564,7 +564,7 @@ class Sparse(rig.HookTest):
         s = state(schemes={"weight": "lhc"}, model=net)
         ddp = self.wrap(net, s)
         ddp(torch.tensor([3, 7])).mul(float("inf")).sum().backward()
-        # where every rank has it, whatever rows it has
+        # NaN is in row 0 on every rank, whichever rows the rank has
         self.assertTrue(net.weight.grad.to_dense()[0].isnan().all())
         self.assertEqual(s.counters["steps_nonfinite"], 1)
 
