@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0
 """AF_THC over links that lose, duplicate, reorder and corrupt (netem), each rank
-in a namespace of its own, aggregated by native XDP: what was asked for happened,
-every sum is right, no rank stalls. Then aggregators that die in the middle of a
-round: XDP goes on without its daemon, of a software one the error comes in time
-and connect() works again.
+in a namespace of its own, aggregated by native XDP: netem has done what a case
+asked for, every sum is right, no rank stalls. Then aggregators die in the middle
+of a round: XDP goes on without its daemon; without a software aggregator the
+error comes in time, and connect() works again.
 
-netem sits on the switch's ports, where packets pass one by one: towards the
-aggregator for what goes up, towards the workers for what comes down. A filter
-before it counts what it is given.
+netem is on the switch's ports, where packets pass one by one: on the aggregator's
+port for the way up, on the workers' ports for the way down. A filter before netem
+counts its packets.
 """
 import atexit
 import collections
@@ -39,11 +39,11 @@ N = 3
 PORTS = ["agg", *(f"w{w}" for w in range(N))]   # of the switch
 PATIENCE = 30
 DEBUG = os.environ.get("THC_VM_KERNEL") == "debug"
-# There the aggregator's native XDP is looked at; what a worker does is on the other kernels.
+# Kernel 6.1 is for the aggregator's native XDP; the other kernels test the workers.
 FEW = os.environ.get("THC_VM_KERNEL") == "6.1"
 # A rank waits while thcd starts: on the debug kernel of a busy host, minutes.
 START_MS = 600000
-# Seconds for a case that takes one, or five on a busy host.
+# Limit in seconds of a case that takes one second, or five on a busy host.
 NO_STALL = 100 if DEBUG else 20
 EVEN = int.from_bytes(b"\xff\0" * (CHUNKS * LANES // 2), "little")
 
@@ -162,7 +162,7 @@ def send_round(ranks, op, number):
 def take_round(ranks, op, number):
     want = reference(op, number)
     for rank in ranks:
-        # they come as they become complete: a later one may be first
+        # messages come when they are complete, so a later one may be first
         while number not in rank.taken:
             got, lanes = rank.receive()
             rank.taken[got] = lanes
@@ -176,7 +176,7 @@ def switch_tc(net, options, commands, **more):
 
 
 def harm(net, how):
-    """netem in both directions, its counters at zero; heal() ends it."""
+    """Start netem in both directions, with counters at zero; heal() ends it."""
     switch_tc(net, [], [command for port in PORTS for command in (
         f"qdisc add dev {port} clsact",
         f"filter add dev {port} egress matchall classid 1:1",
@@ -190,14 +190,14 @@ def heal(net):
 
 
 def harmed(net):
-    """What netem has done since: packets by what became of them."""
+    """{what netem did: packets} since harm()."""
     def shown(*commands):
         text = switch_tc(net, ["-j", "-s"], commands, check=True)
         return [entry for line in text.splitlines() for entry in json.loads(line)]
 
     counts = collections.Counter()
     qdiscs = [q for q in shown("qdisc show") if q["kind"] == "netem"]
-    # after the others: what comes in between is no duplicate
+    # filters come last, so that packets in between do not count as duplicates
     filters = shown(*(f"filter show dev {q['dev']} egress" for q in qdiscs))
     for q in qdiscs:
         counts["loss"] += q["drops"]
@@ -208,13 +208,13 @@ def harmed(net):
     return counts
 
 
-# Of the host's counters, those of packets that are not as they were sent.
+# The host's counters of damaged packets.
 REFUSED = ("InHdrErrors", "InAddrErrors", "InUnknownProtos", "InTruncatedPkts", "NoPorts",
            "InErrors")
 
 
 def refused(net, ranks, aggregator):
-    """Packets that a receiver refused, whoever in it."""
+    """Packets that a receiver refused, in any layer."""
     def snmp():
         with open("/proc/thread-self/net/snmp") as f:
             lines = [line.split() for line in f]
@@ -238,12 +238,12 @@ def asked(how):
             if word in ("loss", "duplicate", "corrupt", "reorder")}
 
 
-_shared = []            # the topology of all cases, and most packets in a piece that crosses it
+_shared = []            # the topology of all cases, and its limit of GSO segments
 _standing = []          # the aggregator of the cases of loss, and its kind
 
 
 def network(segments):
-    """The topology. Others would take a machine seconds to make."""
+    """The topology of all cases: new ones would take a machine seconds to make."""
     if not _shared:
         _shared[:] = [netns.Topology(N), netns._GSO_SEGMENTS_DEFAULT]
     if _shared[1] != segments:
@@ -258,7 +258,7 @@ def job_of(v6):
 
 
 def topology(software, v6):
-    """With the aggregator that cases of loss share, joined anew by each."""
+    """The topology, and the aggregator that cases of loss share; each case joins it anew."""
     if not _standing or _standing[1] != (software, v6):
         stop_standing()
         _standing[:] = [Aggregator(network(1), N, software=software, job=job_of(v6)),
@@ -330,7 +330,7 @@ def case(name, how, **more):
 LOSSES = [case("xdp__no_loss", ""),
           *(case(f"xdp__{kind}_{percent}_percent", f"{delay}{kind} {percent}%", rounds=rounds)
             for kind, delay in (("loss", ""), ("duplicate", ""), ("corrupt", ""),
-                                # those that are not delayed overtake those that are
+                                # packets without delay overtake delayed packets
                                 ("reorder", "delay 3ms "))
             for percent, rounds in ((1, 4), (5, 4), (20, 3)) if kind == "loss" or percent == 20),
           case("xdp__all_of_it", "delay 2ms 1ms loss 1% duplicate 3% corrupt 2% reorder 25%"),
