@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh disable=SC2034,SC2154 # variables are shared with the script
 #
-# For scripts whose cases are commands: try() runs one and tells of it by TAP. The
+# For scripts whose cases are commands: try() runs a command and reports it by TAP. The
 # script makes the folder $work, and ends with `exit $failed`.
 number=0
 failed=0
 
-# try NAME COMMAND...: one test case; the output of one that fails is shown
+# try NAME COMMAND...: one test case; shows the output of a command that fails
 try()
 {
 	number=$((number + 1))

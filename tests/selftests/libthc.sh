@@ -4,7 +4,7 @@
 # For test_libthc_*.sh: libthc's own tests, over AF_THC. THC_TRANSPORT=af_thc
 # never falls back to UDP.
 
-# over_af_thc NAME [CASE...]: becomes tests/netns/NAME, a program, or a script that may get cases
+# over_af_thc NAME [CASE...]: execute tests/netns/NAME, a program, or a script with cases
 over_af_thc()
 {
 	BUILD=${BUILD:-build}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# An aggregator that dies, comes back empty or says strange things, over AF_THC.
+# An aggregator that dies, restarts without state or sends wrong packets, over AF_THC.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Digests of rounds over AF_THC: those of protocol.md's decoder, and who holds others is named.
+# Digests of rounds over AF_THC equal those of protocol.md's decoder; errors name deceived ranks.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Who is to blame for what, over AF_THC.
+# Errors name the rank or aggregator at fault, over AF_THC.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Exact means by lhc over AF_THC, at 20 % loss with packets that are doubled and overtaken. A machine
-# is slow: few values, and three aggregators, which take minutes there, only if THC_EXACT says how
-# many values.
+# Exact means by lhc over AF_THC, at 20 % loss, with duplicated and reordered packets. A machine is
+# slow, so there are few values. Three aggregators, which take minutes there, run only if THC_EXACT
+# gives the number of values.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

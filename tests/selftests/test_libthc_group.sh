@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Groups of jobs over AF_THC: thc.ko hears the aggregator on them, and nobody else.
+# Groups of jobs over AF_THC: thc.ko accepts only the aggregator's packets to the group.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

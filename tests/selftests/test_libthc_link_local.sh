@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# A job over AF_THC whose addresses are link-local: the interface reaches thc.ko. What
-# only thcd does with such addresses is tested where machines are faster.
+# A job over AF_THC whose addresses are link-local: thc.ko gets the interface. thcd's
+# own use of such addresses is tested on the host, which is faster.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What a client holds over AF_THC, beside its buckets. Left out are the blocks of
-# 2^20 coordinates and the 288 random buckets, which an emulated machine takes six
-# minutes for: what they vary is rotated and packed before any socket sees it.
+# The memory of a client over AF_THC, beside its buckets. Left out are the blocks of
+# 2^20 coordinates and the 288 random buckets, which take an emulated machine six
+# minutes: they vary rotation and packing, which do not depend on the socket.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

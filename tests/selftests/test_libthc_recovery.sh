@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# A training program in what goes wrong in practice, over AF_THC.
+# A training program recovers from the failures of practice, over AF_THC.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

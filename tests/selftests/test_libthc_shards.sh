@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Jobs of several aggregators over AF_THC: thc.ko finds them, and sums have the bits of one.
+# Jobs of several aggregators over AF_THC: sums have the bits of a single aggregator's sums.
 
 # shellcheck source=/dev/null
 . "$(dirname "$0")/libthc.sh"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Lanes summed and sealed for XDP by thc.ko and by BPF have the same bits, and it is
-# the module that did it: its parameters kfunc_calls and kfunc_seals count. Which of the two
-# thcd takes, what it says, and that rmmod is refused as long as it takes the
-# module. On kernels whose modules have no BTF (6.1): that nothing is missed.
+# thc.ko and BPF sum and seal lanes for XDP with equal bits; the module's parameters kfunc_calls
+# and kfunc_seals show that the module did it. thcd chooses module or BPF and says so, and rmmod
+# is refused while thcd uses the module. On kernels whose modules have no BTF (6.1) XDP works
+# without the module.
 #
 #	rank 0 ---+
 #	          +--- veth --- thcd, XDP with functions of thc.ko
@@ -16,9 +16,8 @@ cd "$(dirname "$0")/../.." || exit 1
 BUILD=${BUILD:-build}
 PYTHON=${PYTHON:-/usr/bin/python3}
 PARAMETERS=/sys/module/thc/parameters
-# what test_xdp_ops adds of the six kinds and the eleven rows that the module sums, at least: five
-# times for each of 8 ranks. That jobs of all sizes are summed right is shown without a machine, and
-# lanes do not depend on it.
+# The least number of sums of test_xdp_ops in the six kinds and eleven rows of the module: five for
+# each of 8 ranks. Jobs of all sizes are tested on the host, since lanes do not depend on the size.
 ADDED=680
 export THC_TEST_RANKS=8
 LANES="ops__every_op_every_order ops__every_row_every_order"
@@ -38,7 +37,7 @@ cleanup()
 	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null
 	ip link delete thc-simd 2>/dev/null
 	rm -r "$work"
-	# the next test finds the module as we did
+	# load the module for the next test, as it was before
 	rmmod thc 2>/dev/null
 	modprobe thc
 }
@@ -48,14 +47,14 @@ calls()
 	cat "$PARAMETERS/kfunc_calls"
 }
 
-# again [OPTION]: the module, with its counters at zero
+# again [OPTION]: load the module once more, with counters at zero
 again()
 {
 	rmmod thc && modprobe thc "$@"
 }
 
-# summed MODE LEAST MOST COMMAND...: passes, and the module has summed so many, and has sealed at
-# least a third of them or nothing: test_xdp_ops takes the three seals in turn
+# summed MODE LEAST MOST COMMAND...: the command passes, and the module has made LEAST to MOST sums,
+# and sealed at least a third of these or none: test_xdp_ops takes the three seals in turn
 summed()
 {
 	export THC_SIMD="$1"
@@ -72,8 +71,8 @@ summed()
 	[ "$sealed" -ge $((count / 3)) ] && { [ "$count" -gt 0 ] || [ "$sealed" -eq 0 ]; }
 }
 
-# some_ops PATTERN CASE...: of test_xdp_ops those whose name is like that, of which these have to be
-# there: cmocka is content with a name that no case has
+# some_ops PATTERN CASE...: run the cases of test_xdp_ops whose names match PATTERN. Each CASE must
+# have run, since cmocka accepts a pattern that matches no case
 some_ops()
 {
 	THC_TEST_FILTER=$1 "$ops" >"$work/lanes" 2>&1
@@ -86,15 +85,15 @@ some_ops()
 	done
 }
 
-# those that look at lanes
+# the cases about lanes
 lanes()
 {
 	# shellcheck disable=SC2086 # words
 	some_ops 'ops__every_*_every_order' $LANES
 }
 
-# Each loads the programs anew, which takes an emulated machine seconds. Left out are those of
-# epochs, claims and a full ring, which end before the module is called: 6.1 runs them.
+# Each case loads the programs, which takes an emulated machine seconds. Left out are the cases of
+# epochs, claims and a full ring, which do not call the module: 6.1 runs them.
 sums_and_seals()
 {
 	# shellcheck disable=SC2086 # words
@@ -103,7 +102,7 @@ sums_and_seals()
 		some_ops 'load__*' load__verifier_has_room
 }
 
-# start_thcd WORDS [OPTION]...: it runs, and its start line has these words
+# start_thcd WORDS [OPTION]...: thcd starts, and its start line has these words
 start_thcd()
 {
 	words=$1
@@ -112,7 +111,7 @@ start_thcd()
 	${as:-} "$BUILD/thcd" -i thc-simd --job "1,ranks=2,rate=fixed,key=@$work/key" "$@" \
 		>"$work/ready" 2>"$work/said" &
 	daemon=$!
-	# the debug kernel takes five seconds for the programs, alone on the machine
+	# the debug kernel takes five seconds to load the programs on an idle machine
 	for _ in $(seq 1200); do
 		grep -q ready "$work/ready" && break
 		kill -0 "$daemon" 2>/dev/null || break
@@ -137,7 +136,7 @@ says()
 	grep -q "^$1 .*$2" "$work/check"
 }
 
-# A program's memory is freed a moment after its last user is gone.
+# The memory of a BPF program is freed a moment after its last use.
 removed()
 {
 	for _ in 1 2 3 4 5; do
@@ -152,7 +151,7 @@ refused()
 	! rmmod thc 2>"$work/rmmod" && cat "$work/rmmod" && grep -q "in use" "$work/rmmod"
 }
 
-# The best of the CPU's instruction sets is taken.
+# The module takes the best of the CPU's instruction sets.
 chosen()
 {
 	best=scalar

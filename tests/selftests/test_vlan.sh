@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# What `thcctl check` and thcd say of VLAN tags that native XDP would not see, on real VLAN
-# devices: above a veth whose peer passes tags beside the frames (txvlan), and above a device
-# that strips them (rxvlan), a bond. That thcd starts once the setting has been changed as they
-# say, in generic mode, with --force, and if its address is not on the VLAN device.
+# `thcctl check` and thcd report VLAN tags that native XDP would not see, on real VLAN devices:
+# above a veth whose peer passes tags beside the frames (txvlan), and above a bond, which strips
+# tags (rxvlan). thcd starts once the setting has been changed as the messages say, in generic
+# mode, with --force, and if its address is not on the VLAN device.
 #
 #	peer --- veth vn0, vn0.5 = 10.77.5.1
 #	bond bn0, bn0.5 = 10.77.6.1
@@ -24,7 +24,7 @@ cleanup()
 	rm -r "$work"
 }
 
-# checked INTERFACE VERDICT WORDS: thcctl's line of VLAN
+# checked INTERFACE VERDICT WORDS: thcctl's line about VLAN
 checked()
 {
 	"$BUILD/thcctl" check "$1" >"$work/check"
@@ -32,19 +32,19 @@ checked()
 	grep "VLAN" "$work/check" | grep -w -e "$2" | grep -q -e "$3"
 }
 
-# What $by may be: it becomes the command.
+# Values of $by: functions that execute a command.
 as_it_is()
 {
 	exec "$@"
 }
 
-# Of /proc it sees the processes alone, as by thcd.service (ProcSubset=pid).
+# The command sees only processes in /proc, as in thcd.service (ProcSubset=pid).
 without_proc()
 {
 	exec unshare --mount sh -c 'mount -t proc -o subset=pid proc /proc && exec "$@"' sh "$@"
 }
 
-# starts INTERFACE ADDRESS [OPTION]...: thcd is ready, and ends
+# starts INTERFACE ADDRESS [OPTION]...: thcd gets ready, and ends
 starts()
 {
 	interface=$1
@@ -62,19 +62,19 @@ starts()
 	[ "$ready" = ready ]
 }
 
-# refused INTERFACE ADDRESS WORDS: and what it says tells what to do
+# refused INTERFACE ADDRESS WORDS: thcd does not start, and its error says what to do
 refused()
 {
 	! starts "$1" "$2" && grep -q -e "$3" "$work/said" && grep -q -e "--force" "$work/said"
 }
 
-# done_so COMMAND...: a command that was proposed, and that has now been followed
+# done_so COMMAND...: run the command that the last error proposed
 done_so()
 {
 	grep -q -e "$*" "$work/said" && "$@"
 }
 
-# Whoever looks has no module loaded.
+# thcctl check loads no module.
 rmmod 8021q 2>/dev/null
 "$BUILD/thcctl" check lo >/dev/null
 grep "^8021q " /proc/modules
