@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Builds thc.ko for every kernel whose headers are installed, with all warnings
-# (W=1), in a copy: the kernel's build system writes beside the source. No warning is
-# let pass. For the first of them tests/install.sh builds it the same way, as DKMS does:
-# here only what else is compiled. (Sparse looks when tests/vm/build-module builds it for
-# a test machine.) One TAP test per kernel, one per kernel and newer release whose interfaces
-# tests/kernel/newer.py puts into that kernel's headers, and one for a kernel of 32
-# bits, which is refused; exit 4 when there is none, 1 if THC_MUST_RUN is 1 (.ci/run).
+# (W=1), in a copy: the kernel's build system writes beside the source. Any warning is
+# a failure. For the first kernel tests/install.sh builds thc.ko so, as DKMS does: here
+# only the other files are compiled. (tests/vm/build-module runs sparse.) One TAP
+# test per kernel, one per kernel and newer release whose interfaces tests/kernel/newer.py
+# puts into that kernel's headers, and one for a kernel of 32 bits, which is refused; exit
+# 4 if there is no kernel, 1 if THC_MUST_RUN is 1 (.ci/run).
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -27,7 +27,7 @@ copy_to()
 	cp -r tests/kernel "$copy/tests"
 }
 
-# result NAME STATUS: one TAP line, for what the log in $copy says
+# result NAME STATUS: one TAP line, and after a failure the log in $copy
 result()
 {
 	number=$((number + 1))
@@ -40,14 +40,14 @@ result()
 	fi
 }
 
-# build ARGUMENT...: make in $copy, W=1; fails for a warning, too. Nobody debugs what comes of it.
+# build ARGUMENT...: make in $copy, W=1, without debug information; a warning is a failure
 build()
 {
 	make -j"$(nproc)" -C "$kernel" M="$copy" W=1 KCFLAGS=-g0 "$@" >"$copy/log" 2>&1 </dev/null &&
 		! grep -q 'warning:' "$copy/log"
 }
 
-# ... and a source that includes whatever newer.py changes
+# build a source that includes all headers that newer.py changes
 builds_headers()
 {
 	build CONFIG_THC_HEADERS=y tests/kernel/headers.o kmod/peer.o &&
@@ -60,8 +60,8 @@ builds_all()
 		[ -s "$copy/thc.ko" ] && [ -s "$copy/tests/kernel/headers.o" ]
 }
 
-# compiles_for RELEASE TARGET...: with headers in which what RELEASE replaced is gone. Nothing
-# is linked to the kernel, which does not have what it would need.
+# compiles_for RELEASE TARGET...: compile with headers without the interfaces that RELEASE replaced.
+# Nothing is linked: this kernel lacks the new interfaces.
 compiles_for()
 {
 	built=$BUILD/kmod/$version
