@@ -12,7 +12,7 @@ PYTHON  ?= /usr/bin/python3
 V       ?= 0
 SAN     ?=
 
-# Kbuild has it, which DKMS gets without this file.
+# The version is in Kbuild, since DKMS gets Kbuild without this file.
 VERSION := $(shell sed -n 's/^thc-version := //p' Kbuild)
 SOMAJOR := 1
 
@@ -22,12 +22,13 @@ else
 say =
 endif
 
-# The project's own check sets it to -Werror: a new compiler's warning stops nobody else.
+# `make check` sets it to -Werror; for others a new compiler's warning is no error.
 WERROR   ?=
 WARN     := -Wall -Wextra $(WERROR)
 INC      := -Iinclude -Iinclude/uapi -Iuserspace/libthc -I$(BUILD)/include
 
-# Who gives flags gives all; else Debian's, hardened. Sanitizers do not see into fortified calls.
+# A caller who gives flags gives all flags; otherwise Debian's hardening flags are used. Sanitizers
+# do not check fortified calls.
 debian_flags = $(shell DEB_BUILD_MAINT_OPTIONS=hardening=+all dpkg-buildflags --get $(1))
 ifeq ($(origin CFLAGS)$(origin CPPFLAGS)$(origin LDFLAGS)$(SAN),undefinedundefinedundefined)
 ifneq ($(shell command -v dpkg-buildflags 2>/dev/null),)
@@ -60,7 +61,7 @@ TBPF_BIN  := $(patsubst tests/bpf/%.c,$(BUILD)/tests/bpf/%,$(wildcard tests/bpf/
 TNET_BIN  := $(patsubst tests/netns/%.c,$(BUILD)/tests/netns/%,$(wildcard tests/netns/*.c))
 TNET_SKEL := $(patsubst tests/netns/%.bpf.c,$(BUILD)/include/%.skel.h,$(wildcard tests/netns/*.bpf.c))
 TNET_BIN  := $(filter-out %.bpf,$(TNET_BIN))
-# What the tests of a group share, one archive for each group.
+# Code that the tests of a group share, one archive for each group.
 tlib_obj  = $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/lib/$(1)/*.c))
 TLIB_SO   := $(patsubst %.c,$(BUILD)/%.so,$(wildcard tests/lib/*.c))
 BENCH_BIN := $(patsubst tools/bench/%.c,$(BUILD)/bench/%,$(wildcard tools/bench/*.c))
@@ -72,7 +73,7 @@ SELF_BIN  := $(patsubst tests/selftests/%.c,$(BUILD)/tests/selftests/%,$(wildcar
 BPF_LIBS := -lbpf -lelf -lz
 THCD_LIBS := $(BPF_LIBS) -lcap -lcjson
 
-# What was generated stays.
+# make keeps generated files.
 .SECONDARY:
 
 .PHONY: all tests benches fuzzers selftests check check-debug fuzz demo demo-vm bench bench-compare bench-flood bench-lhc bench-rate bench-shards bench-vm figures experiments lint install uninstall clean help FORCE
@@ -117,7 +118,7 @@ $(call libthc_loops,codec_avx2): SIMD := $(AVX2)
 $(call libthc_loops,codec_avx512): SIMD := $(AVX512)
 $(call libthc_loops,sparse_avx2): SIMD := $(AVX2)
 $(call libthc_loops,sparse_avx512): SIMD := $(AVX512)
-# one text, which the compiler makes vectors of
+# the compiler vectorises one source
 $(call libthc_loops,fixed_scalar): SIMD := -O3
 $(call libthc_loops,fixed_avx2): SIMD := -O3 $(AVX2)
 $(call libthc_loops,fixed_avx512): SIMD := -O3 $(AVX512)
@@ -126,8 +127,8 @@ $(BUILD)/kmod/simd_avx2.o: SIMD := -funsigned-char $(if $(filter x86_64,$(ARCH))
 $(BUILD)/kmod/simd_avx512.o: SIMD := -funsigned-char \
 	$(if $(filter x86_64,$(ARCH)),-mavx512f -mavx512bw -mavx512vl -mavx512vbmi)
 
-# Objects of other flags are built anew. -Werror changes no object, but a build without it is
-# marked as one that may have warned.
+# Other flags rebuild all objects. -Werror changes no object, but a build without -Werror is marked,
+# since it may have warned.
 $(BUILD)/flags: export FLAGS = $(CC) $(filter-out $(WERROR),$(ALL_CFLAGS)) $(LDFLAGS)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
@@ -217,7 +218,7 @@ $(BUILD)/tests/netns/%: tests/netns/%.c $(BUILD)/tests/lib/netns.a $(BUILD)/libt
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -iquote tests/lib/netns -DTHCD_PATH='"$(abspath $(BUILD))/thcd"' \
 		-Ibpf $(ALL_LDFLAGS) -o $@ $(filter %.c %.a,$^) $(BPF_LIBS) -lcmocka -lm -pthread
 
-# It has the functions in the place of which the fortified headers put others.
+# These libraries define functions that fortified headers would replace.
 $(BUILD)/tests/lib/%.so: tests/lib/%.c
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) $(ALL_CFLAGS) -U_FORTIFY_SOURCE -shared $(ALL_LDFLAGS) -o $@ $<
@@ -246,10 +247,10 @@ $(EXPERIMENTS_SO): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/experiments/*.c)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)$(CC) -shared $(CFLAGS) $(ALL_LDFLAGS) -o $@ $^ -lm -pthread
 
-# What the fuzzers look at, once more, by clang with sanitizers and coverage. Of thcd what
-# needs no BPF: its sockets, clock and XDP program are the fuzzers'. With what is left out of
-# UndefinedBehaviorSanitizer clang takes five times as long, for XDP minutes. AddressSanitizer
-# sees the access behind a wrong pointer; tests/sanitized.sh, by gcc, has all of it.
+# The sources of the fuzzers, built by clang with sanitizers and coverage. Of thcd only the files
+# without BPF: the fuzzers provide sockets, clock and XDP program. With all of
+# UndefinedBehaviorSanitizer clang would take five times as long, for XDP minutes. AddressSanitizer
+# finds accesses by wrong pointers; tests/sanitized.sh, by gcc, has all checks.
 FUZZ_CFLAGS = -std=gnu11 -D_GNU_SOURCE -g -O2 -ffp-contract=off $(INC) -Iuserspace/thcd \
 	-DTHC_LIB_VERSION='"$(VERSION)"' -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 	-fno-sanitize=object-size,pointer-overflow
@@ -309,11 +310,11 @@ demo-vm: all
 		tools/demo.py --transport af_thc --hidden 256 --epochs 2 --repeats 0 --patience 400 \
 		@live --output @ $(DEMO_ARGS)
 
-# Into the source tree: the tables of README.md and Documentation/benchmarks.md.
+# Writes into the source tree: tables of README.md and Documentation/benchmarks.md.
 figures: all
 	@$(PYTHON) tools/bench/figures.py $(FIGURES_ARGS)
 
-# Into the source tree: Documentation/experiments.md and its files.
+# Writes into the source tree: Documentation/experiments.md and its files.
 experiments: all $(TNET_BIN) $(EXPERIMENTS_SO)
 	@$(PYTHON) tools/experiments/run.py $(EXPERIMENTS_ARGS)
 

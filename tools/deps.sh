@@ -62,7 +62,7 @@ thc_install()
 	case $thc_list in
 	*python3-torch*) echo "(python3-torch is large: this takes a few minutes)" ;;
 	esac
-	# old lists may still do
+	# old lists may suffice
 	$thc_sudo env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null || :
 	$thc_sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
 		--no-install-recommends $thc_list </dev/null || :

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What `make install` puts where, and `make uninstall` takes away again: one
-# list, MODE:SOURCE:DESTINATION below $(PREFIX), read by both.
+# The files that `make install` installs and `make uninstall` removes: one list
+# for both, MODE:SOURCE:DESTINATION below $(PREFIX).
 
 SBINDIR    ?= sbin
 LIBDIR     ?= lib
@@ -9,7 +9,7 @@ INCLUDEDIR ?= include
 MANDIR     ?= share/man
 DOCDIR     ?= share/doc/thc
 SPECDIR    ?= share/thc/netlink
-# Where Debian's python3 looks for what is not of a package.
+# Where Debian's python3 finds modules that are not from packages.
 PYTHONDIR  ?= $(shell $(PYTHON) -c 'import sys; print("lib/python%d.%d/dist-packages" % sys.version_info[:2])')
 
 INSTALL_DIRS = $(DOCDIR) $(SPECDIR) $(dir $(SPECDIR)) $(PYTHONDIR)/thc_ddp

@@ -8,7 +8,7 @@ KDIR       ?= /lib/modules/$(KERNEL)/build
 KMOD_AT    := $(BUILD)/modules/$(KERNEL)
 KMOD_PARTS := Kbuild kmod include
 DKMS_AT     = $(DESTDIR)/usr/src/thc-$(VERSION)
-# Says that the administrator loads the module. It goes with the last that is installed.
+# Says that the administrator loads the module. Uninstalling the last module removes it.
 MODPROBE_AT = $(DESTDIR)/lib/modprobe.d/thc.conf
 modprobe-installs = @install -D -m 644 kmod/modprobe.conf "$(MODPROBE_AT)"
 modprobe-goes = @ls $(DESTDIR)/lib/modules/*/updates/thc.ko* \
