@@ -13,7 +13,7 @@ import kernels
 
 TOOLS = {"flex": "flex", "bison": "bison", "bc": "bc", "gcc": "gcc", "make": "make",
          "xz": "xz-utils"}
-# Sources of what such a kernel does not have; their Kconfig files stay.
+# Sources that such a kernel does not need; their Kconfig files stay.
 _LEFT_OUT = ["*/Documentation/*.rst", "*/Documentation/*.yaml", "*/Documentation/*.svg",
              *(f"*/drivers/{d}/*.[ch]" for d in (
                  "gpu", "media", "staging", "infiniband", "scsi", "net/ethernet", "net/wireless",
@@ -27,14 +27,14 @@ _LEFT_OUT = ["*/Documentation/*.rst", "*/Documentation/*.yaml", "*/Documentation
 class Build:
     """One such kernel: its `name`, in the cache and in messages; `fragment`, a file;
     `targets` of make; `files`, about how many are compiled or linked; `arch`, if it is
-    not this host's; `edit(tree)`, what has to change in the source; `tools`, more than TOOLS."""
+    not this host's; `edit(tree)` changes the source; `tools` are needed beside TOOLS."""
 
     def __init__(self, name, fragment, targets, files, arch=None, edit=None, tools=None):
         self.name, self.fragment, self.targets, self.files = name, fragment, targets, files
         self.edit, self.tools = edit, {**TOOLS, **(tools or {})}
         self.home = os.path.join(kernels.cache_dir(), name)
         self.tree, self.out = os.path.join(self.home, "source"), os.path.join(self.home, "build")
-        # BTF needs types; where a variable is kept nobody asks, and the compiler is faster
+        # BTF needs types, but no places of variables, without which the compiler is faster
         self.make = ["make", "-C", self.tree, f"O={self.out}", "KBUILD_BUILD_TIMESTAMP=",
                      "KCFLAGS=-fno-var-tracking -fno-var-tracking-assignments",
                      "KBUILD_BUILD_USER=thc", "KBUILD_BUILD_HOST=thc",
@@ -42,8 +42,8 @@ class Build:
         self._stamp = os.path.join(self.home, "digest")
 
     def run(self, install, force=False, config_only=False):
-        """Makes the kernel if it is not there, then calls install(), which gives its
-        release; 0, or 4 with a sentence if this host cannot."""
+        """Build the kernel if it is not there, then call install(), which returns its
+        release. Returns 0, or 4 with a sentence if this host lacks a tool."""
         with kernels.locked(self.home + ".lock", f"the {self.name} kernel is being built"):
             if self._is_there() and not force:
                 return 0
@@ -69,7 +69,7 @@ class Build:
         return 0
 
     def _digest(self):
-        """Of the configuration and of the place, which the tree's own Makefile names."""
+        """The digest of the configuration and of the folder, which the tree's Makefile names."""
         with open(self.fragment, "rb") as f:
             return hashlib.sha256(f.read() + os.fsencode(os.path.abspath(self.out))).hexdigest()
 
@@ -93,7 +93,7 @@ class Build:
         self._configure()
 
     def _configure(self):
-        """allnoconfig and the fragment; what was not granted is a mistake in it."""
+        """Apply allnoconfig and the fragment; a setting that is not granted is an error."""
         environment = {**os.environ, "KCONFIG_ALLCONFIG": self.fragment}
         subprocess.run([*self.make, "allnoconfig"], check=True, env=environment,
                        stdout=subprocess.DEVNULL)
@@ -109,7 +109,7 @@ class Build:
             raise SystemExit("vm: the kernel's configuration refused " + ", ".join(refused))
 
     def _build(self, log):
-        """make with one line of progress; its output goes to `log`."""
+        """Run make with one line of progress; its output goes to `log`."""
         begin = shown = time.monotonic()
         count = 0
         terminal = sys.stderr.isatty()
@@ -157,7 +157,7 @@ def missing(tools):
 
 
 def extract(tarball, tree):
-    """The tarball's files without their first folder, in the new folder `tree`."""
+    """Unpack a tarball without its first folder into the new folder `tree`."""
     kernels.say("unpacking the kernel's source")
     shutil.rmtree(tree, ignore_errors=True)
     os.makedirs(tree)

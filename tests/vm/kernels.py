@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernels that test machines boot: where they come from and what of them
-is kept. How a machine is made of one is machine.py's.
+"""The kernels that test machines boot: their sources, and the files that the
+cache keeps. machine.py boots them.
 
 Stock kernels are Debian's packages, downloaded and unpacked into the cache,
 never installed: image, modules and the headers of exactly the same version, so
-that an out-of-tree module can be built. The cache ($THC_VM_CACHE, or
-build/vm/cache) is used as it is from then on, without a network; remove a
-kernel's folder there for a newer one.
+that an out-of-tree module can be built. From then on the cache ($THC_VM_CACHE,
+or build/vm/cache) is used unchanged, without a network; remove a kernel's
+folder there for a newer kernel.
 
     cache/6.12/release           6.12.117+deb12-amd64
     cache/6.12/vmlinux           uncompressed (or vmlinuz, as packaged)
@@ -41,14 +41,14 @@ _MODULES = ("arch/x86/crypto", "crypto", "lib", "net", "fs/9p", "fs/overlayfs", 
             "fs/fscache", "drivers/virtio", "drivers/char/virtio_console.ko",
             "drivers/char/hw_random", "drivers/net/*.ko*", "drivers/net/bonding",
             "drivers/net/netdevsim", "drivers/net/ipvlan")
-# Folders of net/ that no test of ours needs.
+# Folders of net/ that our tests do not need.
 _NOT_MODULES = ("net/bluetooth", "net/mac80211", "net/wireless", "net/sunrpc", "net/batman-adv",
                 "net/nfc", "net/can", "net/ceph", "net/tipc", "net/smc", "net/atm", "net/ax25",
                 "net/rds", "net/dccp", "net/mac802154", "net/ieee802154", "net/appletalk")
 
 
 class Unavailable(RuntimeError):
-    """Why this host cannot have such a machine, and what would help."""
+    """This host cannot run such a machine: the reason, and a remedy."""
 
 
 def build_dir():
@@ -78,11 +78,11 @@ class Kernel:
         self.headers = os.path.join(self.home, "usr/src/linux-headers-" + self.release)
 
     def log_dir(self):
-        """Where a run of it leaves its logs and thc.ko."""
+        """The folder for thc.ko and the logs of this kernel's runs."""
         return os.path.join(build_dir(), "vm", self.name)
 
     def all_modules(self):
-        """lib/modules with what build-module has built, if it has."""
+        """lib/modules, with the modules of build-module if they are built."""
         ours = os.path.join(self.log_dir(), "lib/modules")
         return ours if os.path.exists(os.path.join(ours, self.release)) else self.modules
 
@@ -107,7 +107,7 @@ class Kernel:
         os.rmdir(new)
 
     def with_dependencies(self, names):
-        """Files of these modules in the order in which they load; built-in ones have none."""
+        """Files of these modules in the order of loading; built-in modules have none."""
         top = os.path.join(self.modules, self.release)
         needs = {}
         with open(os.path.join(top, "modules.dep")) as f:
@@ -195,7 +195,7 @@ def _resolve(series):
 
 
 def download(packages, where):
-    """Packages' files into `where`; the caller has asked apt for their names."""
+    """Download packages into `where`; the caller has their names from apt."""
     if subprocess.run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", *packages],
                       cwd=where, stdout=sys.stderr, stdin=subprocess.DEVNULL).returncode:
         raise Unavailable("apt-get cannot download " + " ".join(packages) +
@@ -219,7 +219,7 @@ def source_tarball():
 
 
 def kselftest(where):
-    """The kernel's headers for self tests into the folder `where`."""
+    """Put the kernel's headers for self tests into the folder `where`."""
     wanted = {f"{SOURCE}/tools/testing/selftests/{name}": name
               for name in ("kselftest.h", "kselftest_harness.h")}
     os.makedirs(where, exist_ok=True)
@@ -314,7 +314,7 @@ def _modules_in(image, release):
 
 
 def keep_image(vmlinuz, home):
-    """The kernel without its compression, which takes an emulated machine seconds."""
+    """Keep the kernel without compression: to unpack it takes an emulated machine seconds."""
     with open(vmlinuz, "rb") as f:
         data = f.read()
     sectors = data[0x1f1] or 4
@@ -366,7 +366,7 @@ def depmod(home, release):
 
 # --- for the scripts beside this file -----------------------------------------------
 def _same(old, new):
-    """Makes `new` a copy of `old`; what is already the same keeps its time."""
+    """Make `new` a copy of `old`; files that are equal keep their times."""
     if os.path.isfile(old):
         if not (os.path.isfile(new) and _contents(old) == _contents(new)):
             shutil.copy(old, new)
@@ -377,7 +377,7 @@ def _same(old, new):
         if name.endswith((".c", ".h", ".S", "Makefile", "Kbuild")) or \
                 os.path.isdir(os.path.join(old, name)):
             _same(os.path.join(old, name), os.path.join(new, name))
-    for name in os.listdir(new):    # sources that are no longer there; the objects are make's
+    for name in os.listdir(new):    # removed sources; make removes objects
         if name.endswith((".c", ".h", ".S")) and name not in names and \
                 not name.endswith(".mod.c"):
             os.unlink(os.path.join(new, name))

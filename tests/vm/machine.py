@@ -11,10 +11,10 @@
     | dmesg.log   <-- ttyS0 ------- | ---- | console: the kernel's messages         |
     +-------------------------------+      +----------------------------------------+
 
-Every installed program is there, and nothing the guest does reaches the host
-but through --share. KVM is used where a guest of that kernel really boots with
-it, else QEMU emulates (TCG). The initramfs is made here: busybox, init, stage2
-and the modules it takes to mount 9p. Which kernels there are is kernels.py's.
+The guest has all installed programs of the host, and changes only files in
+--share folders. KVM is used where a guest of this kernel really boots with it,
+otherwise QEMU emulates (TCG). This file makes the initramfs: busybox, init,
+stage2 and the modules that mount 9p. kernels.py has the kernels.
 """
 import contextlib
 import ctypes
@@ -38,7 +38,7 @@ import time
 import kernels
 from kernels import Unavailable, say
 
-# Exit statuses of a run that the command did not choose.
+# Exit statuses of a run that are not the command's own.
 STATUS_SPLAT = 122
 STATUS_DIED = 123
 STATUS_TIMEOUT = 124
@@ -47,17 +47,17 @@ STATUS_UNAVAILABLE = 125
 QEMU = "qemu-system-x86_64"
 BUSYBOX = "/bin/busybox"
 _BOOT_SECONDS = 180         # until the command starts, at most
-_KVM_SECONDS = 20           # the same, for finding out whether KVM works
-_EXIT_SECONDS = 0.2         # without output after the exit status, then the machine is cut off
-_BOOTS = 3                  # of one run, where the emulator is at fault
-_LOOK_SECONDS = 5           # between looks for that
+_KVM_SECONDS = 20           # until the command starts in the test of KVM
+_EXIT_SECONDS = 0.2         # without output after the exit status; then the machine is killed
+_BOOTS = 3                  # of one run at most, where the emulator is at fault
+_LOOK_SECONDS = 5           # between looks for a fault of the emulator
 _LEAK_SECONDS = 120         # room for kmemleak's scans after the command
 _MSIZE = 512000
 _BOOT_MODULES = ("virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay")
 _PR_SET_PDEATHSIG = 1
 
 _STAMP = r"^(?:\[\s*\d+\.\d+\](?:\[[^\]]*\])?[ ])"
-# What no run may leave in the kernel's log.
+# Lines that no run may leave in the kernel's log.
 _SPLAT = re.compile(_STAMP + r"""(?:
     .*\bBUG:\ | BUG\ \S+\ .*:\ | kernel\ BUG\ at | .*\bOops: | general\ protection |
     WARNING: | .*UBSAN: | .*KASAN: | .*KCSAN: | .*KFENCE: |
@@ -73,12 +73,12 @@ _SPLAT = re.compile(_STAMP + r"""(?:
     )""", re.X)
 _OOM = re.compile(_STAMP + r"Out of memory: (.*)")
 _PANIC = re.compile(_STAMP + r"Kernel panic - not syncing: (.*)")
-# A CPU met a breakpoint that is nobody's; another one waits for it with the next change.
+# A CPU met a breakpoint that no code has set; another CPU waits for it with the next change.
 _HALF = re.compile(_STAMP + r"((?:Oops: )?int3: |RIP: 0010:(?:asm_)?exc_int3\+)")
 _STALL = re.compile(_STAMP + r"(?:watchdog: BUG: soft lockup|rcu: INFO: .* stall)")
 _CHANGING = re.compile(_STAMP + r" (?:smp_)?text_poke_\w+\+", re.M)
-# Where a CPU is in the kernel itself, no module: who loops in thc.ko is not excused. And that it is
-# at a place which the kernel switches: a jump, or the NOP for one.
+# The place of a CPU in the kernel itself, not in a module: a loop in thc.ko is a failure of thc.ko.
+# And code that the kernel switches: a jump, or the NOP in place of a jump.
 _AT = re.compile(_STAMP + r"RIP: 0010:(\S+)$", re.M)
 _JUMP = re.compile(r"<(?:eb|e9)>|<66> 90|<0f> 1f")
 _REFUSED = re.compile(_STAMP + r"thc-vm: cannot start: (.*)")
@@ -151,9 +151,9 @@ def _initramfs(kernel, command, settings):
 # --- one run -----------------------------------------------------------------------
 @functools.lru_cache(maxsize=None)
 def host_tsc_khz():
-    """The rate of this host's TSC in a list, which is empty if it has none. An emulated machine has
-    the same one, and where the host is busy measures a fifth of it: its clocks then run at five
-    times their speed."""
+    """[the rate of this host's TSC], empty if the host has none. The TSC of an emulated machine has
+    this rate, but on a busy host the machine would measure a fifth of it, and its clocks would run
+    at five times their speed."""
     if platform.machine() != "x86_64":
         return []
     code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -162,7 +162,7 @@ def host_tsc_khz():
     tsc = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
 
     def look():
-        """(ticks, ns), the closest of some: between the two this program may have to wait."""
+        """(ticks, ns), the closest of some pairs: this program may have to wait within a pair."""
         looks = [(time.monotonic_ns(), tsc(), time.monotonic_ns()) for _ in range(20)]
         before, ticks, after = min(looks, key=lambda a: a[2] - a[0])
         return ticks, (before + after) / 2
@@ -197,8 +197,8 @@ class Machine:
                                for name, value in (environment or {}).items())
         self.cwd = cwd or os.getcwd()
         self.command = self._shell(command)
-        self.resume = None          # gives the command for what is left, if it has to boot again
-        self.deadline = None        # time.monotonic() at which it is given up
+        self.resume = None          # returns the command for the rest, after another boot
+        self.deadline = None        # time.monotonic() at which the machine is killed
         self.accel = None
         self.trouble = None         # one sentence, when the run went wrong
         self.boot_seconds = None
@@ -208,9 +208,9 @@ class Machine:
         return f"{self.exports}cd {shlex.quote(self.cwd)} || exit 1\nexec {shlex.join(command)}\n"
 
     def run(self):
-        """Runs the command and gives its exit status, or one of STATUS_*.
+        """Run the command. Returns its exit status, or one of STATUS_*.
 
-        Then self.trouble says in one sentence what happened."""
+        self.trouble then says in one sentence what happened."""
         reason = why_not()
         if reason:
             self.trouble = reason
@@ -234,12 +234,12 @@ class Machine:
             return self._judge(status)
 
     def _met_half_an_instruction(self):
-        """The kernel switches code on and off, most of all while it boots: a breakpoint (int3),
-        the rest of the new instruction, its first byte. With several CPUs, each emulated by a
-        thread, one of them now and then keeps a breakpoint that is gone already: the kernel
-        panics, or that CPU meets it for ever, often with interrupts off. Then the kernel tells
-        of a stall: of that CPU, or of the one that changes code next and waits for all. Or what
-        is kept jumps to itself: whenever the kernel looks, that CPU is at the same jump."""
+        """The kernel switches code on and off, mostly while it boots: it writes a breakpoint
+        (int3), the rest of the new instruction, its first byte. With several CPUs, each emulated
+        by a thread, a CPU sometimes keeps a breakpoint that is gone already: the kernel panics, or
+        that CPU meets it for ever, often with interrupts off. Then the kernel reports a stall, of
+        that CPU, or of the CPU that changes code next and waits for all. Or the kept code jumps to
+        itself: in all reports that CPU is at one jump."""
         if self.accel != "tcg":
             return False
         stalls = [splat for splat in self.splats() if _STALL.match(splat)]
@@ -248,7 +248,7 @@ class Machine:
             len(jumps) > len(set(jumps))
 
     def cpu_seconds(self):
-        """What the emulator has computed so far, whatever else this host did."""
+        """The CPU time of the emulator so far, which does not depend on other work of this host."""
         try:
             fields = _read(f"/proc/{self._pid}/stat").rpartition(b") ")[2].split()
         except FileNotFoundError:
@@ -285,7 +285,7 @@ class Machine:
         if key not in answers:
             start = time.monotonic()
             log = self.log + ".kvm"
-            # twice: a hypervisor that works by chance is worse than none
+            # twice, since a hypervisor that works only sometimes is worse than none
             answers[key] = all(self._boot("kvm", "exec true\n", log, _KVM_SECONDS, 10) == 0
                                for _ in range(2))
             self.trouble = None
@@ -299,17 +299,17 @@ class Machine:
     def _argv(self, accel, initrd, status_file, log):
         smp = f"{self.cpus}"
         if self.kernel.name == "debug":
-            # without ACPI, and of other tables it is the first CPU of each package that is told
+            # the kernel has no ACPI, and other tables have only the first CPU of each package
             smp += f",sockets={self.cpus},cores=1,threads=1"
         argv = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                 "-name", "thc-vm", "-m", str(self.memory), "-smp", smp]
         if accel == "kvm":
             argv += ["-machine", "q35,accel=kvm", "-cpu", "host"]
         else:
-            # Copying by "rep movsb" would be an instruction for each byte.
+            # "rep movsb" would take one instruction for each byte.
             cpu = "max,la57=off,-erms,-fsrm"
             if self.instructions:
-                # A nanosecond for each; where there is nothing to do, time jumps.
+                # One nanosecond for each instruction; when the CPU is idle, time jumps.
                 argv += ["-icount", "shift=0,sleep=off"]
             argv += ["-machine", "q35", "-cpu", cpu,
                      "-accel", "tcg,thread=" + ("single" if self.instructions else "multi")]
@@ -369,7 +369,7 @@ class Machine:
                 return status
 
     def _watch(self, qemu, status_file, log, boot_seconds, timeout):
-        """Passes output on until the guest has said its status; None if it died."""
+        """Pass output on until the guest has sent its status. Returns None if the guest died."""
         begin = looked = time.monotonic()
         started = exit_status = end = None
         with selectors.DefaultSelector() as selector:
@@ -464,7 +464,7 @@ def _last(log):
 
 
 def _at_a_jump(splat):
-    """The place of a CPU that stalls at a jump; None: at something else."""
+    """The place of a CPU that stalls at a jump, or None if it stalls elsewhere."""
     at, _, rest = splat.partition("Code: ")
     place = _AT.search(at)
     return place[1] if place and _JUMP.search(rest.partition("\n")[0]) else None

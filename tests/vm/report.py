@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the programs that test in machines tell: for a reader, or for tools/run-tests."""
+"""The reports of programs that test in machines: for a reader, or for tools/run-tests."""
 import os
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import time
 import kernels
 
 SKIPPED = 4
-# Where everything can be installed (.ci/run), what this host cannot have has failed.
+# Where all packages can be installed (.ci/run), a test that would be skipped has failed.
 MUST_RUN = os.environ.get("THC_MUST_RUN") == "1"
 
 
@@ -34,7 +34,7 @@ class Report:
 
     @staticmethod
     def tell(event):
-        """By one write(): other programs may tell theirs through the same pipe."""
+        """Write an event by one write(), since other programs may use this pipe."""
         sys.stdout.write(f"{event}\n")
         sys.stdout.flush()
 
@@ -57,13 +57,13 @@ class Report:
             sys.stderr.flush()
 
     def begin_anew(self, reason):
-        """The program that has begun is run from its beginning."""
+        """Note that the current program runs once more from its beginning."""
         self.file.seek(0)
         self.file.truncate()
         self.write(f"# {reason}\n".encode())
 
     def note(self, text):
-        """How far it is, for steps of minutes."""
+        """Report progress in steps that take minutes."""
         if self.events and text.startswith("vm: "):
             self.tell(f"note {self.full(self.name)} {text.removeprefix('vm: ')}")
 
@@ -87,20 +87,20 @@ class Report:
         self.name = self.file = None
 
     def whole(self, name, status, text):
-        """A program that is over as soon as it begins."""
+        """Report a program that ends at once."""
         self.begin(name)
         self.write(text.encode())
         self.end(status)
 
     def result(self, cases):
-        """Ends the program that has begun with (passed, name) of its cases."""
+        """End the current program with (passed, name) of its cases."""
         self.write(f"1..{len(cases)}\n".encode())
         for number, (passed, name) in enumerate(cases, 1):
             self.write(f"{'' if passed else 'not '}ok {number} - {name}\n".encode())
         self.end(0 if all(passed for passed, _name in cases) else 1)
 
     def cannot(self, reason):
-        """Ends the program that has begun, which this host cannot have."""
+        """End the current program, which this host cannot run."""
         if MUST_RUN:
             self.write(f"1..1\nnot ok 1 - THC_MUST_RUN, but {reason}\n".encode())
         else:
@@ -109,9 +109,9 @@ class Report:
 
 
 def run_build(report, name, argv, what="builds", missing=None):
-    """One step of building as a program; whether it did, and whether the host could.
+    """Report one step of building as a program. Returns its status.
 
-    The last line of one that could not says why. `missing`: why a second case is skipped."""
+    If the host cannot do it, its last line says why. `missing`: why a second case is skipped."""
     last = "no reason given"
     report.begin(name)
     process = subprocess.Popen(argv, cwd=kernels.ROOT, stdin=subprocess.DEVNULL,
@@ -134,7 +134,7 @@ def run_build(report, name, argv, what="builds", missing=None):
 
 
 def arguments(parser):
-    """Parses them, with the options that run() needs."""
+    """Parse arguments, with the options that run() needs."""
     parser.add_argument("--logs", metavar="DIR", help="default build/check")
     parser.add_argument("--events", action="store_true", help="for tools/run-tests")
     parser.add_argument("--verbose", action="store_true", help="programs' output as it comes")
@@ -142,7 +142,7 @@ def arguments(parser):
 
 
 def run(kernel, args, check):
-    """check(report), and the exit status: whether something has failed."""
+    """Run check(report). Returns the exit status, which is not 0 if a program has failed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda n, _frame: sys.exit(128 + n))
     report = Report(kernel, args.logs, args.events, args.verbose)
