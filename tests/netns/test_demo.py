@@ -304,7 +304,7 @@ def await_text(p, until):
 
 
 def await_end_of_processes(pid, seconds):
-    """What the demo with this pid has left once all its processes have ended, or in the end."""
+    """What the demo with this pid has left when its processes have ended, or after `seconds`."""
     end = time.monotonic() + seconds
     left = left_of(pid)
     while any(x.startswith("process ") for x in left) and time.monotonic() < end:

@@ -29,7 +29,7 @@ from tap import netns  # noqa: E402
 
 PER_SITE = int(os.environ.get("FAILURES_PER_SITE", "1"))
 AF_THC = os.environ.get("THC_TRANSPORT") == "af_thc"    # libthc's sockets
-LIMIT = 60              # seconds until a program hangs, enough on a busy machine
+LIMIT = 60              # seconds after which a program counts as hanging, on a busy machine, too
 KEY = KeyFile()
 PORTS = 64
 LANES = 4

@@ -114,7 +114,7 @@ class Listener:
                 pass
 
     def hears(self, expected):
-        """True if the senders heard are those expected, with packets in the socket's buffer."""
+        """True if the expected senders are heard, also by packets still in the socket's buffer."""
         end = time.monotonic() + LIMIT
         while not expected <= self.heard and time.monotonic() < end:
             time.sleep(0.01)

@@ -30,8 +30,8 @@ JOB = f"1,ranks=2,{KEYED},table=" + ":".join(map(str, TABLE))
 
 
 class Daemon:
-    """thcd in a namespace; said: its stderr, once it has ended. command: starts it in place of
-    thcd itself, env: more of the environment.
+    """thcd in a namespace; said: its stderr, once it has ended. command: in place of the path of
+    thcd, env: more of the environment.
     """
 
     def __init__(self, net, *options, job=JOB, interface="eth0", instance=None, ns=None,

@@ -46,7 +46,7 @@ class File:
 
 
 def ranks_of(net, number, n=2):
-    """n workers of a job, each on a host of its own."""
+    """n workers of a job, each a process of its own on a host of its own."""
     made = []
     for rank in range(n):
         ns = net.worker(rank)

@@ -365,7 +365,7 @@ def keyless(seal):
 
 
 def case__a_changed_source_port_is_no_worker():
-    """A NAT would change the port: the seal of JOIN and LEAVE covers the worker's address."""
+    """A NAT may change the port. The seal of JOIN and LEAVE covers the address and the port."""
     with Daemon(f"1,ranks=1,{KEYED},table=uniform,reply=fanout") as d:
         w = d.worker(0)
         right = w.end

@@ -20,8 +20,8 @@ import tap  # noqa: E402  (found through the path above)
 from tap import netns  # noqa: E402
 
 PORT = 18500
-PATIENCE = 20.0         # seconds until something hangs
-QUIET = 0.5             # seconds without a packet: no more packets will come
+PATIENCE = 20.0         # seconds after which a receiver counts as hanging
+QUIET = 0.5             # seconds without a packet after which no more packets come
 SOL_UDP, UDP_SEGMENT, SO_RCVBUFFORCE = 17, 103, 33
 
 
