@@ -127,7 +127,7 @@ def lan__fills_no_room_that_sums_need():
             "there is room for all answers"
         for seed in range(adversary.PASSES):
             good(ranks.reduce(counts=[adversary.COUNT], rounds=adversary.ROUNDS, seed=seed))
-        # thcd keeps a sum that finds no room, and prints this line then
+        # if a sum finds no room, thcd keeps it and prints this line
         assert "was not sent" not in aggregator.has_said(), aggregator.has_said()
 
 
