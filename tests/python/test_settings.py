@@ -291,6 +291,11 @@ class Environment(rig.HookTest):
                 ({"rate": "4"}, f"rate='4': {real}"), ({"error": None}, f"error=None: {real}"),
                 ({"keep": ".1"}, f"keep='.1': {real}"),
                 ({"timeout": "x"}, f"timeout='x': {real}"),
+                ({"aggregator": 5}, "aggregator=5: give a str"),
+                ({"bind": b"::1"}, "bind=b'::1': give a str"),
+                ({"interface": "eth0\0"}, "interface='eth0.x00': give a str"),
+                ({"port": 65536}, f"port=65536: {whole} 65535"),
+                ({"window": 1.5}, f"window=1.5: {whole}"),
                 ({"join_timeout": -1}, "join_timeout=-1.0: give seconds from 0")):
             with self.subTest(options=options), self.assertRaisesRegex(ThcError, sentence):
                 thc_hook(**options)

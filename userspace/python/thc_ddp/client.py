@@ -110,8 +110,26 @@ def _milliseconds(name, seconds):
     return max(1, round(seconds * 1000)) if seconds else 0
 
 
-_READERS = {"error_feedback": switch, "timeout": _milliseconds, "join_timeout": _milliseconds,
-            "rate": real_number, "error": real_number}
+def _text(name, value):
+    """value as bytes, None as None. ThcError if value is no str, or has a zero: C would end there."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or "\0" in value:
+        raise ThcError(f"{name}={value!r}: give a str", errno.EINVAL)
+    return value.encode()
+
+
+def _port(name, value):
+    return whole_number(name, value, 65535)
+
+
+def _window(name, value):
+    return whole_number(name, value, 2**32 - 1)
+
+
+_READERS = {"aggregator": _text, "bind": _text, "interface": _text, "port": _port,
+            "window": _window, "error_feedback": switch, "timeout": _milliseconds,
+            "join_timeout": _milliseconds, "rate": real_number, "error": real_number}
 
 
 def check_options(options):
@@ -119,10 +137,6 @@ def check_options(options):
     for name, read in _READERS.items():
         if name in options:
             read(name, options[name])
-
-
-def _text(value):
-    return value.encode() if value is not None else None
 
 
 def _read_key(path):
@@ -172,12 +186,13 @@ class ThcClient:
             size=ctypes.sizeof(abi.Options),
             flags=((abi.CLIENT_ERROR_FEEDBACK if switch("error_feedback", error_feedback) else 0) |
                    (abi.CLIENT_NONFINITE if switch("nonfinite", nonfinite) else 0)),
-            aggregator=_text(aggregator), port=whole_number("port", port, 65535), bind=_text(bind),
-            interface=_text(interface), job=whole_number("job", job, abi.JOBS_MAX - 1),
+            aggregator=_text("aggregator", aggregator), port=_port("port", port),
+            bind=_text("bind", bind), interface=_text("interface", interface),
+            job=whole_number("job", job, abi.JOBS_MAX - 1),
             rank=whole_number("rank", rank, abi.RANKS_MAX - 1),
             timeout_ms=_milliseconds("timeout", timeout),
             join_timeout_ms=_milliseconds("join_timeout", join_timeout),
-            window=whole_number("window", window, 2**32 - 1),
+            window=_window("window", window),
             rate=real_number("rate", rate), error=real_number("error", error))
         options.key = key = _read_key(key_file)
         try:
@@ -246,7 +261,7 @@ class ThcClient:
         group: buckets with one number meet rate or error together; 0: each bucket by itself
         """
         request = ctypes.c_void_p()
-        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text(scheme), key=_key(key),
+        call = abi.Call(size=ctypes.sizeof(abi.Call), scheme=_text("scheme", scheme), key=_key(key),
                         precision=whole_number("precision", precision, 32),
                         grain=whole_number("grain", grain, 256), keep=keep, rate=rate, error=error,
                         group=whole_number("group", group))
