@@ -107,7 +107,7 @@ bool thc_failed(struct thc_client *c, const struct thc_failure *f)
 	case THC_FAILED_SILENT:
 		thc_queue_break(
 			c, -ETIMEDOUT,
-			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
+			"no answer from the aggregator at %s for %u ms: is thcd running there, or was it restarted, has no other process joined as this rank, and are UDP ports %u to %u open? Then call thc_client_rejoin() on all ranks",
 			aggregator, c->options.timeout_ms, port_of(c, f->shard),
 			port_of(c, f->shard) + THC_PORT_SPAN - 1);
 		break;
