@@ -81,7 +81,7 @@ static bool add(struct thc_sock *ts, const struct listed *l)
 		for (i = 1; i < l->list.count; i++)
 			ts->peers[i] = l->peer[i];
 		ts->shards = l->list.count;
-		/* poll() may have told the caller to call connect() until that tells the end */
+		/* poll() may have told the caller to call connect() again, for the join's result */
 		ts->unclaimed = true;
 	}
 	spin_unlock_bh(&ts->lock);

@@ -141,7 +141,7 @@ static int receive_message(struct thc_sock *ts, struct thc_message *m, struct ms
 		dequeue(ts, m);
 	thc_message_put(ts, m);
 	ts->reading = false;
-	/* a message that stays has been told of: again, and a caller that peeks would spin */
+	/* the caller knows of a message that stays: another event would make a peek spin */
 	more = (taken || ts->hidden) && need_not_wait(ts, ts->joins);
 	ts->hidden = false;
 	spin_unlock_bh(&ts->lock);
