@@ -151,6 +151,9 @@ static int reduce_tensor(struct rank *r, const struct tensor *t)
 
 	call.key = t->total;
 	error = thc_allreduce_rows_start(r->client, &rows, t->dtype, &call, &request);
+	/* the other wait leaves the request as it is */
+	if (!error && thc_allreduce_wait(request) != -EINVAL)
+		return -EIO;
 	if (!error)
 		error = thc_allreduce_rows_wait(request, &out);
 	if (!error)

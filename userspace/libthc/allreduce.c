@@ -244,6 +244,9 @@ int thc_allreduce_wait(struct thc_request *r)
 {
 	int status;
 
+	if (r->rows)
+		return thc_fail(-EINVAL,
+				"the request is one of rows: use thc_allreduce_rows_wait()");
 	wait_for(r);
 	status = r->status;
 	if (status < 0)

@@ -314,7 +314,7 @@ THC_API int thc_allreduce_call_start(struct thc_client *c, void *buf, size_t cou
 				     struct thc_request **out);
 
 /* Waits for @r, frees it and returns what thc_allreduce() would have; also
- * after the client was closed: -ECANCELED.
+ * after the client was closed: -ECANCELED. -EINVAL: a request of rows, which stays as it is.
  */
 THC_API int thc_allreduce_wait(struct thc_request *r);
 
