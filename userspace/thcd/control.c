@@ -207,10 +207,12 @@ static cJSON *head(const struct thcd *d)
 
 static cJSON *stats(const struct thcd *d)
 {
-	struct thc_stats all = d->stats;
+	struct thc_stats all;
 	cJSON *o = head(d);
 
-	if (!d->software)
+	if (d->software)
+		all = d->stats;
+	else
 		thcd_xdp_stats(d, &all);
 	thc_report_stats(o, &all);
 	cJSON_AddItemToObject(o, "daemon", own_counters(d));

@@ -43,7 +43,6 @@ int thcd_keep_meta(const struct thcd_meta *was, const struct thcd_meta *is, cons
 bool thcd_keep_equal(const struct thcd_plan *was, const struct thcd_plan *is)
 {
 	struct thcd_plan there = *is;
-
 	bool equal;
 
 	there.slot_base = was->slot_base;
