@@ -226,7 +226,7 @@ enum thc_reply {
 /* thc_welcome.flags */
 #define THC_WELCOME_F_READY	0x0001	/* all ranks are in: rounds may start */
 #define THC_WELCOME_F_REFUSED	0x0002	/* not admitted, refusal says why */
-#define THC_WELCOME_F_ONE_PORT	0x0004	/* all slots on the base port (software) */
+#define THC_WELCOME_F_ONE_PORT	0x0004	/* all slots on the base port: software, generic XDP */
 /* send packet by packet: generic XDP on a virtual link meets super-packets of GSO */
 #define THC_WELCOME_F_NOGSO	0x0020
 
