@@ -580,7 +580,7 @@ static void disagree(struct rank *ranks, struct bucket usual, struct bucket odd)
 			EXPECT_EQ((ranks)[i].error[1], 0);                    \
 			EXPECT_TRUE(is_right(&(ranks)[i], 1));                \
 		}                                                             \
-		/* the rank that differs */                                                     \
+		/* the rank that differs */                                   \
 		EXPECT_EQ((ranks)[1].other, 2);                               \
 		EXPECT_EQ((ranks)[2].other, 0);                               \
 		EXPECT_NE(strstr((ranks)[0].sentence, "rank 2 disagrees"), NULL) \
