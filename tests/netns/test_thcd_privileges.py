@@ -252,6 +252,10 @@ def serve_without_root(mode):
         # what a running thcd uses cannot be discarded
         code, said = errand(net, "--discard")
         assert code == 1 and "another thcd runs" in said, said
+        # nor can a second thcd serve it
+        second = Other(net, folder, job=job)
+        assert not second.daemon.ready and "another thcd" in second.daemon.said, \
+            second.daemon.said
         # killed or ended: program, members and counters stay
         for number in (signal.SIGKILL, signal.SIGTERM):
             other.daemon.end(number)
