@@ -434,16 +434,24 @@ def case__thcd_software():
              "getrandom")
 
 
+def bpffs_mounts():
+    with open("/proc/self/mounts", encoding="ascii") as f:
+        return sum(line.split()[1:3] == ["/sys/fs/bpf", "bpf"] for line in f)
+
+
 def xdp(mode, reloads=()):
     """Every call of a thcd with XDP programs, in a topology of its own for each lane."""
     lanes = 2
     with contextlib.ExitStack() as stack:
         nets = [stack.enter_context(netns.Topology(1)) for _ in range(lanes)]
+        mounts = bpffs_mounts()
 
         def left(net, place):
             pins = os.path.join(netns.THCD_PINS, net.name)
             link = json.loads(net.run(net.aggregator, ["ip", "-j", "link", "show", "eth0"]).stdout)
+            # a mount over the first one would hide the pins of all instances
             return (place.left() + ([pins] if os.path.exists(pins) else []) +
+                    ["bpffs over bpffs"] * (bpffs_mounts() - mounts) +
                     [f"XDP on {i['ifname']}" for i in link if i.get("xdp")])
 
         def attempt(call, lane):

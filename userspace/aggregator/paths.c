@@ -2,6 +2,7 @@
 /*
  * Where an instance of thcd is found.
  */
+#include <errno.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <sys/vfs.h>
@@ -35,5 +36,5 @@ int thc_bpffs_mounted(void)
 {
 	struct statfs fs;
 
-	return !statfs(THC_BPFFS, &fs) && (unsigned long)fs.f_type == BPF_FS_MAGIC;
+	return statfs(THC_BPFFS, &fs) ? -errno : (unsigned long)fs.f_type == BPF_FS_MAGIC;
 }

@@ -30,7 +30,7 @@ struct thc_pin {
 
 struct thc_pin thc_pin(const char *dir, const char *name);
 
-/* Is bpffs mounted at THC_BPFFS? */
+/* Is bpffs mounted at THC_BPFFS? 1 or 0; a negative errno value if the kernel does not tell. */
 int thc_bpffs_mounted(void);
 
 #endif /* THC_PATHS_H */

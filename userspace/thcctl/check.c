@@ -98,7 +98,7 @@ static void check_bpf(struct findings *f)
 		      "net.core.bpf_jit_enable=1");
 	else
 		found(f, THC_FIT_OK, "JIT", jit < 0 ? "always on, or not readable" : "on");
-	if (thc_bpffs_mounted())
+	if (thc_bpffs_mounted() > 0)
 		found(f, THC_FIT_OK, "bpffs", "mounted on %s", THC_BPFFS);
 	else
 		found(f, THC_FIT_NOTE, "bpffs",

@@ -21,8 +21,13 @@
 
 static int mount_bpffs(struct thcd_error *e)
 {
-	if (thc_bpffs_mounted())
+	int mounted = thc_bpffs_mounted();
+
+	if (mounted > 0)
 		return 0;
+	/* a second mount would hide the pins of all instances */
+	if (mounted < 0)
+		return thcd_fail(e, "cannot look at %s: %s", THC_BPFFS, strerror(-mounted));
 	if (mount("bpf", THC_BPFFS, "bpf", 0, "mode=0700"))
 		return thcd_fail(
 			e,
